@@ -121,6 +121,8 @@ LEFT_TO_OTHERS = 13
 owner is unknown, and the finalizer stayed."""
 FREE_FLOATING_IPS = 7
 """In scenario lies: of two floating IPs that are attached to nothing, the judge saw one only."""
+SHARING = range(1, 5)
+"""In scenario sharing: Services leave load balancers in every order."""
 MANY_REFUSED = 24
 """In scenario services: the answers to all creations of a fleet of Services are lost."""
 
@@ -329,3 +331,38 @@ def test_a_refusal_that_says_whose_a_load_balancer_is_is_found(
     monkeypatch.setattr(balancer_observation, "_refused", refused)
     with pytest.raises(AssertionError, match="which belongs to others"):
         assert_everything_holds(SimulatedOpenStack, seeds=range(1, 5), scenario="tenants")
+
+
+@pytest.mark.timeout(300)
+def test_services_of_one_namespace_share_a_load_balancer() -> None:
+    assert_everything_holds(SimulatedOpenStack, seeds=SHARING, scenario="sharing")
+
+
+@pytest.mark.timeout(300)
+def test_a_floating_ip_that_is_left_by_the_first_of_two_services_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It loses its mark with the first, and nothing says that the second one has it."""
+
+    def none(*_: object) -> None:
+        return None
+
+    def unknown(_: object) -> str:
+        return ""
+
+    monkeypatch.setattr(balancer_plan, "_heir", none)
+    monkeypatch.setattr(balancer_plan, "_description_at_creation", unknown)
+    with pytest.raises(AssertionError, match="was created without a mark|nothing says whose it is"):
+        assert_everything_holds(SimulatedOpenStack, seeds=SHARING, scenario="sharing")
+
+
+@pytest.mark.timeout(300)
+def test_a_load_balancer_that_is_deleted_with_the_first_of_two_services_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def always(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(balancer_plan, "is_deleted_whole", always)
+    with pytest.raises(AssertionError, match="nothing_wanted_is_deleted"):
+        assert_everything_holds(SimulatedOpenStack, seeds=SHARING, scenario="sharing")

@@ -147,7 +147,7 @@ class Kept(Generic[T]):
 
 class SimulatedNetwork:
     impossible_address = ""
-    shares_balancers = False
+    shares_by = ""
     annotations: Sequence[tuple[str, str]] = ()
 
     def __init__(self, chance: Random) -> None:

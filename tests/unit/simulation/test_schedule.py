@@ -70,6 +70,8 @@ def test_every_kind_happens_in_the_mixed_scenario(kind: DeedKind | FaultKind):
         DeedKind.STRANGER_SHARES: "strangers",
         DeedKind.STRANGER_TENANT: "tenants",
         DeedKind.STRANGER_NODE: "strangers",
+        DeedKind.NEIGHBOUR_SHARES: "sharing",
+        DeedKind.NEIGHBOURS_LEAVE: "sharing",
         DeedKind.LIST_OVERLOOKED: "overlooked",
     }
     nodes = ("volume-", "plugin-", "host-", FaultKind.CLOUD_IGNORED)

@@ -211,6 +211,11 @@ class DeedKind(StrEnum):
     """A user of another namespace creates a Service that names one of the balancers of others."""
     STRANGER_NODE = "stranger-node"
     """A node registers with the provider ID of a machine that another node has."""
+    NEIGHBOUR_SHARES = "neighbour-shares"
+    """A user creates a Service that uses the balancer of another one of its namespace, if the cloud
+    can share it."""
+    NEIGHBOURS_LEAVE = "neighbours-leave"
+    """One of two Services that share a balancer is deleted, or both at once."""
 
 
 SECOND_EDITION: frozenset[DeedKind | FaultKind] = frozenset({

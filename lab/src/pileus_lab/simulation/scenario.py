@@ -399,6 +399,21 @@ SCENARIOS = {
             deeds_most=30,
         ),
         Scenario(
+            name="sharing",
+            text="two Services of a namespace share a balancer, and are deleted in any order",
+            deeds={
+                DeedKind.NEIGHBOUR_SHARES: 14,
+                DeedKind.NEIGHBOURS_LEAVE: 14,
+                DeedKind.SERVICE_CREATE: 8,
+                DeedKind.SERVICE_DELETE: 3,
+                **_deeds("machine-add", "machine-replace"),
+                DeedKind.REPLICA_CRASH_AT_WRITE: 4,
+            },
+            faults=_of(Place.API, Place.CLOUD),
+            deeds_most=40,
+            seconds=300.0,
+        ),
+        Scenario(
             name="at-once",
             text="no faults, repair rounds are off, and changes must take effect at once",
             deeds={

@@ -48,7 +48,7 @@ class Choosy(SimulatedLocal):
 
 class Incomplete:
     impossible_address = ""
-    shares_balancers = False
+    shares_by = ""
     annotations = ()
 
     def __init__(self, chance: Random) -> None:

@@ -73,7 +73,7 @@ class RemoveMember:
 class ShareBalancer:
     """Another cluster adds parts of its own to one of our balancers.
 
-    Only in clouds whose balancers can be shared (`SimulatedCloud.shares_balancers`).
+    Only in clouds whose balancers can be shared (`SimulatedCloud.shares_by`).
     """
 
     balancer: str

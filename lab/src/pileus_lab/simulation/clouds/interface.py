@@ -71,8 +71,9 @@ class SimulatedCloud(Protocol[StateT, OperationT]):
     impossible_address: str
     """An address that cannot be requested for a balancer. Empty: no Service requests an address."""
 
-    shares_balancers: bool
-    """Whether several Services may use one balancer, if users name it."""
+    shares_by: str
+    """The annotation by which a Service names the balancer of another one, which it then uses, too.
+    Empty: no balancer is shared."""
 
     annotations: Sequence[tuple[str, str]]
     """Annotations on Services for this cloud: valid, misspelt, meaningless."""

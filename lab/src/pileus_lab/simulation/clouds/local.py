@@ -40,7 +40,7 @@ class SimulatedLocal:
     """Its speed is drawn."""
 
     impossible_address = "203.0.113.9"
-    shares_balancers = False
+    shares_by = ""
     annotations: Sequence[tuple[str, str]] = (
         ("local.pileus/drain-seconds", "5"),
         ("local.pileus/drain-secnds", "5"),

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.interface import Cloud
+from pileus.providers.openstack.annotations import LOAD_BALANCER_ID
 from pileus.providers.openstack.api import Call, Service
 from pileus.providers.openstack.config import (
     Auth,
@@ -84,7 +85,7 @@ class SimulatedOpenStack:
     """Its age, its speed, its settings and those of the provider are drawn."""
 
     impossible_address = "192.0.2.9"
-    shares_balancers = True
+    shares_by = LOAD_BALANCER_ID.name
     annotations: Sequence[tuple[str, str]] = (
         ("loadbalancer.openstack.org/connection-limit", "100"),
         ("loadbalancer.openstack.org/keep-floatingip", "maybe"),

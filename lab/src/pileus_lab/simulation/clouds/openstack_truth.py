@@ -23,6 +23,7 @@ from pileus_lab.simulation.clouds.truth import (
 
 T = TypeVar("T")
 CLUSTER, SERVICE, SPEC = "pileus.dev/cluster=", "pileus.dev/service=", "pileus.dev/spec="
+CREATED = "pileus.dev/created-for="
 VOLUME_CLUSTER, VOLUME_OWNER = "pileus.dev/cluster", "pileus.dev/volume"
 """Keys of the metadata that mark a volume."""
 EVERYWHERE = frozenset({"0.0.0.0/0", "::/0"})
@@ -130,15 +131,16 @@ class TruthOf:
         for one in sorted(present, key=lambda one: (one["created_at"], one["id"])):
             outside = floating.pop(one["vip_port_id"], None)
             records = (one, *_parts(state, one), *((outside,) if outside else ()))
-            made = self._balancer(state, one, records, outside)
-            if made.owner:
-                self._clusters[made.owner.uid] = made.owner.cluster
-                self._ids[made.owner] = made.id
-            if made.owner in owners:
-                made = _twin(made)
-            elif made.owner:
-                owners.add(made.owner)
-            yield one["id"], records, made
+            for owner in owners_of(one) or [None]:
+                made = self._balancer(state, one, records, outside, owner)
+                if owner:
+                    self._clusters[owner.uid] = owner.cluster
+                    self._ids[owner] = made.id
+                if owner in owners:
+                    made = _twin(made)
+                elif owner:
+                    owners.add(owner)
+                yield made.id, records, made
         # What is beside them, of an owner that has none, counts as the remains of the last one.
         beside = [*floating.values(), *free, *state.table("security-groups").values()]
         left: dict[Owner | str, tuple[Record, ...]] = {}
@@ -162,13 +164,21 @@ class TruthOf:
         return Owner(self._clusters[uid], uid) if uid in self._clusters else None
 
     def _balancer(
-        self, state: State, one: Record, records: tuple[Record, ...], outside: Record | None
+        self,
+        state: State,
+        one: Record,
+        records: tuple[Record, ...],
+        outside: Record | None,
+        owner: Owner | None,
     ) -> Balancer:
+        """Returns what of a load balancer is the owner's."""
+        is_guest = owner is not None and _creator_of(one) not in {"", owner.uid}
         listeners = [
             part
             for ref in one["listeners"]
             if (part := state.table("listeners")[ref["id"]])["provisioning_status"] != DELETED
             and STRANGER not in part["tags"]
+            and (_serves(part, owner) or not (is_guest or owners_of(part)))
         ]
         pools = [
             state.table("pools")[each["default_pool_id"]]
@@ -177,8 +187,8 @@ class TruthOf:
         ]
         ranges = {frozenset(each["allowed_cidrs"] or ()) - EVERYWHERE for each in listeners}
         return Balancer(
-            id=one["id"],
-            owner=owner_of(one),
+            id=f"{one['id']}/{owner.uid}" if owner and is_guest else one["id"],
+            owner=owner,
             addresses=(
                 outside["floating_ip_address"] if outside else one["vip_address"],
                 *(each["ip_address"] for each in one["additional_vips"]),
@@ -187,8 +197,9 @@ class TruthOf:
             members=frozenset(each["name"] for pool in pools for each in _members(state, pool)),
             source_ranges=ranges.pop() if len(ranges) == 1 else frozenset({"various"} & ranges),
             traffic=self._traffic(state, pools),
-            is_noted=_is_noted(one),
+            is_noted=None if is_guest else _is_noted(one),
             has_failed=one["provisioning_status"] == "ERROR",
+            is_of_others=owner is None and STRANGER in one["tags"],
             record=_frozen(records),
         )
 
@@ -202,11 +213,29 @@ class TruthOf:
         return Traffic(seconds, _one(ports)) if ports else None
 
 
-def owner_of(record: Record) -> Owner | None:
-    """Returns the owner in the tags. Two Services never share a load balancer here."""
+def owners_of(record: Record) -> list[Owner]:
+    """Returns the owners in the tags: Services may share a load balancer."""
     clusters = [tag.removeprefix(CLUSTER) for tag in record["tags"] if tag.startswith(CLUSTER)]
     services = [tag.removeprefix(SERVICE) for tag in record["tags"] if tag.startswith(SERVICE)]
-    return Owner(clusters[0], services[0]) if clusters and services else None
+    return [Owner(clusters[0], one) for one in services] if clusters else []
+
+
+def owner_of(record: Record) -> Owner | None:
+    """Returns the first owner in the tags."""
+    return next(iter(owners_of(record)), None)
+
+
+def _creator_of(record: Record) -> str:
+    """Returns the UID of the Service for which a load balancer was created; empty: it is unknown.
+
+    That one has it under its ID, and the others under that and their UID.
+    """
+    found = (tag.removeprefix(CREATED) for tag in record["tags"] if tag.startswith(CREATED))
+    return next(found, "")
+
+
+def _serves(listener: Record, owner: Owner | None) -> bool:
+    return owner is None or owner in owners_of(listener)
 
 
 def _is_noted(record: Record) -> bool:

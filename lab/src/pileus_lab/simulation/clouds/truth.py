@@ -66,6 +66,8 @@ class Balancer:
     """Whether it has a note that it is complete; None: this cloud keeps no such note."""
     has_failed: bool = False
     """Whether the cloud reports that it failed, so that it can only be deleted."""
+    is_of_others: bool = False
+    """Whether it was left to others that use it, too."""
     is_remains: bool = False
     """Whether it is deleted, and only parts beside it are left, which have to be deleted, too."""
     twin_of: Owner | None = None

@@ -33,6 +33,8 @@ UNTRUE = "192.0.2.77"
 """An address that another controller writes into a status."""
 HOSTILE = "hostile"
 """A namespace whose users name balancers of others. None of them is trusted."""
+GUEST = "guest-"
+"""How the names of Services begin that use the balancers of others of their namespace."""
 AFFINITY = {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
 
 
@@ -52,6 +54,8 @@ class Users:
         for service in self._cluster.services():
             if is_hostile(service):
                 continue  # what it names stays refused
+            if is_guest(service):
+                self._annotated(service, {self._account.cloud.shares_by: None})
             if not {*taken}.isdisjoint(words(service, "metadata", "annotations")):
                 self._annotated(service, dict.fromkeys(taken))
 
@@ -82,10 +86,10 @@ class Users:
     def _nameable(self) -> list[str]:
         """Returns the balancers that users may name for another Service.
 
-        If the cloud lets Services share one, none that has an owner: sharing is not simulated.
+        If the cloud lets Services share one, none that has an owner: who names it would share it.
         """
         found = self._account.truth().balancers
-        may_share = self._account.cloud.shares_balancers
+        may_share = bool(self._account.cloud.shares_by)
         return sorted(key for key, one in found.items() if not (may_share and one.owner))
 
     def _write_status(self, deed: Deed) -> None:
@@ -115,6 +119,14 @@ class Users:
 
 def is_hostile(service: Obj) -> bool:
     return text(service, "metadata", "namespace") == HOSTILE
+
+
+def is_guest(service: Obj) -> bool:
+    return text(service, "metadata", "name").startswith(GUEST)
+
+
+def _uid(service: Obj) -> str:
+    return text(service, "metadata", "uid")
 
 
 def ingress_of(service: Obj) -> Sequence[Obj]:
@@ -201,6 +213,8 @@ class People:
             DeedKind.CLOUD_VANISH: self._vanish,
             DeedKind.STRANGER_SHARES: self._share,
             DeedKind.STRANGER_TENANT: self._name_of_others,
+            DeedKind.NEIGHBOUR_SHARES: self._share_with_neighbour,
+            DeedKind.NEIGHBOURS_LEAVE: self._neighbours_leave,
         }
 
     def _create_service(self, deed: Deed) -> None:
@@ -390,7 +404,7 @@ class People:
             and not text(one, "metadata", "deletionTimestamp")
             for one in services
         )
-        if balancer is not None and is_used and self._account.cloud.shares_balancers:
+        if balancer is not None and is_used and self._account.cloud.shares_by:
             self._meddle(ShareBalancer(balancer.id, 9000 + deed.choice % 90))
 
     def _name_of_others(self, deed: Deed) -> None:
@@ -410,7 +424,8 @@ class People:
             return
         self._named += 1
         self._cluster.act(WHO, "POST", NAMESPACES, {"metadata": {"name": HOSTILE}})
-        annotations = {ADOPT: balancer.id}
+        shares_by = self._account.cloud.shares_by if deed.choice // 3 % 2 else ""
+        annotations = {shares_by or ADOPT: balancer.id}
         if mode := (None, "members", "observe")[deed.choice % 3]:
             annotations[MANAGE] = mode
         ports = [
@@ -422,6 +437,47 @@ class People:
             "spec": {"type": "LoadBalancer", "ports": ports or _ports(deed.choice)},
         }
         self._cluster.act(WHO, "POST", f"{NAMESPACES}/{HOSTILE}/services", service)
+
+    def _share_with_neighbour(self, deed: Deed) -> None:
+        """The new Service has a port of its own."""
+        if not self._account.cloud.shares_by:
+            return
+        services = self._cluster.services()
+        hosts = {_uid(one): one for one in services if ingress_of(one) and not is_guest(one)}
+        named = {self._host_of(one) for one in services}
+        ours = self._cluster.cluster_id()
+        free = [
+            (one.id, hosts[one.owner.uid])
+            for one in self._account.truth().balancers.values()
+            if one.owner and one.is_of(ours) and one.owner.uid in hosts and one.id not in named
+        ]
+        found = deed.one_of(sorted(free, key=lambda each: each[0]))
+        if found is None:
+            return
+        self._named += 1
+        name, namespace = f"{GUEST}{self._named}", text(found[1], "metadata", "namespace")
+        service = {
+            "metadata": {"name": name, "annotations": {self._account.cloud.shares_by: found[0]}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 7000 + self._named}]},
+        }
+        self._cluster.act(WHO, "POST", f"{NAMESPACES}/{namespace}/services", service)
+
+    def _host_of(self, service: Obj) -> str:
+        """Returns the ID of the balancer of another Service that it uses or asks for, or ""."""
+        if not is_guest(service):
+            return ""
+        return words(service, "metadata", "annotations").get(self._account.cloud.shares_by, "")
+
+    def _neighbours_leave(self, deed: Deed) -> None:
+        services = self._cluster.services()
+        guest = deed.one_of([one for one in services if is_guest(one)])
+        if guest is None:
+            return
+        shared = self._account.truth().balancers.get(self._host_of(guest))
+        owner = shared.owner.uid if shared is not None and shared.owner else ""
+        host = [one for one in services if _uid(one) == owner]
+        for one in ((guest,), host or (guest,), (*host, guest))[deed.choice // 7 % 3]:
+            self._cluster.act(WHO, "DELETE", service_path(one))
 
     def _vanish(self, deed: Deed) -> None:
         balancer = self._ours(deed)

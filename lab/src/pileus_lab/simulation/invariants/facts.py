@@ -382,7 +382,7 @@ class Facts:
 
     def is_impossible(self, service: Obj) -> bool:
         """Whether it requests something that the cloud cannot provide, or that is not its own."""
-        if is_beyond(self.abilities, service) or names_of_others(service):
+        if is_beyond(self.abilities, service) or named_of_others(self.account, service):
             return True
         wanted, ports = text(service, "spec", "loadBalancerIP"), rows(service, "spec", "ports")
         is_asking = text(service, "spec", "type") == "LoadBalancer"
@@ -431,9 +431,10 @@ def name_of(step: ObjectStep) -> Name:
     return step.resource, text(metadata, "namespace"), text(metadata, "name")
 
 
-def names_of_others(service: Obj) -> bool:
-    """Whether its user names a balancer that is not the Service's, without any permission."""
-    return is_hostile(service) and ADOPT in words(service, "metadata", "annotations")
+def named_of_others(account: Account, service: Obj) -> str:
+    """Returns the balancer that its user names without any permission; "": none."""
+    given = words(service, "metadata", "annotations") if is_hostile(service) else {}
+    return given.get(ADOPT, "") or given.get(account.cloud.shares_by, "")
 
 
 def is_approved(node: Obj | None) -> bool:

@@ -13,17 +13,16 @@ from pileus.controllers.service import notes
 from pileus.controllers.service.descriptor import SERVICE
 from pileus.controllers.volume.descriptor import VOLUME
 from pileus.controllers.volume.settings import VolumeSettings
-from pileus_lab.apiserver.tree import Obj, text, texts, words
+from pileus_lab.apiserver.tree import Obj, text, texts
 from pileus_lab.simulation.clouds.truth import Balancer
 from pileus_lab.simulation.environment.cluster import ready_status
 from pileus_lab.simulation.environment.steps import Channel
-from pileus_lab.simulation.environment.users import ADOPT
 from pileus_lab.simulation.invariants.abilities import (
     requests_of_check,
     requests_of_lists,
     requests_of_single_nodes,
 )
-from pileus_lab.simulation.invariants.facts import Facts, is_new, names_of_others
+from pileus_lab.simulation.invariants.facts import Facts, is_new, named_of_others
 from pileus_lab.simulation.setup import MONITOR_PERIOD
 
 REWORDED = 300.0
@@ -99,11 +98,8 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
 def _names_of_deleted(facts: Facts) -> int:
     """How many Services name a balancer of others that was deleted: their message changes once."""
     there = facts.account.truth().balancers
-    named = (
-        words(one, "metadata", "annotations").get(ADOPT, "")
-        for one in facts.cluster.objects("services")
-        if names_of_others(one)
-    )
+    services = facts.cluster.objects("services")
+    named = filter(None, (named_of_others(facts.account, one) for one in services))
     return sum(one not in there for one in named)
 
 
@@ -210,6 +206,10 @@ def no_balancer_is_left_behind(facts: Facts) -> Iterator[str]:
     wanting = {_uid(one) for one in services if facts.wants_balancer(one)}
     others = {_uid(one) for one in services if facts.is_of_another_class(one)}
     ended = {_uid(one) for one in services} - wanting - others
+    for one in facts.account.truth().balancers.values():
+        is_lost = one.owner is None and not one.is_of_others
+        if is_lost and one.id in facts.made_by_managers:
+            yield f"{one.id} is left, and nothing says whose it is"
     for balancer in facts.balancers():
         owner = balancer.owner.uid if balancer.owner else ""
         if owner in wanting or (owner not in wanting | others | ended and _is_unknowable(facts)):

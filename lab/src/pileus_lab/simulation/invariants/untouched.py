@@ -13,14 +13,13 @@ from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer, Route
 from pileus_lab.simulation.environment.cluster import LEASE
 from pileus_lab.simulation.environment.steps import CloudStep, ObjectStep
-from pileus_lab.simulation.environment.users import ADOPT
 from pileus_lab.simulation.invariants.facts import (
     READY,
     Facts,
     about,
     ingress_of,
     name_of,
-    names_of_others,
+    named_of_others,
 )
 from pileus_lab.simulation.invariants.service_history import FINALIZER, has_finalizer, is_manager
 
@@ -355,14 +354,14 @@ def users_reach_no_balancer_of_others(facts: Facts) -> Iterator[str]:
     if not facts.runs(SERVICE.canonical):
         return
     for service in facts.cluster.objects("services"):
-        if not (names_of_others(service) and facts.wants_balancer(service)):
+        named = named_of_others(facts.account, service)
+        if not (named and facts.wants_balancer(service)):
             continue
         uid = text(service, "metadata", "uid")
         if facts.balancer_of(uid) is not None:
             yield about(service, " has a balancer")
         if has_finalizer(service) or ingress_of(service):
             yield about(service, " has the finalizer, or publishes an address")
-        named = words(service, "metadata", "annotations").get(ADOPT, "")
         known = set(re.findall(r"[\w.:-]+[\w-]", "\n".join(_messages_about(facts, service))))
         for secret in sorted(known & (_secrets_of(facts) - {named, uid})):
             yield about(service, f" has a message with {secret}, which belongs to others")
