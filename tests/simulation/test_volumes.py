@@ -63,7 +63,7 @@ def _broken(seed: int) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("scenario", ["volumes", "volume-nodes"])
+@pytest.mark.parametrize("scenario", ["volumes", "volume-nodes", "volume-writers"])
 def test_everything_holds_for_volumes_of_another_provider(scenario: str):
     assert_everything_holds(SimulatedOpenStack, seeds=6, scenario=scenario)
 
