@@ -187,6 +187,7 @@ HOSTILE = (
         before="self._make_room(len(self._connections) + len(self._handshakes))",
         after="self._make_room(len(self._connections))",
         tests="http",
+        unsimulated="no HTTP is spoken",
     ),
     Mutant(
         name="a call cancelled as it is let in keeps its slot",
@@ -202,6 +203,7 @@ HOSTILE = (
         after='metadata = {"labels": OWNER_LABEL}',
         tests="admission",
         danger=Danger.OWNERSHIP,
+        unsimulated="no webhooks are served",
     ),
     Mutant(
         name="the deadline of a webhook begins after its wait",
@@ -209,6 +211,7 @@ HOSTILE = (
         before="async with timer, self._turns:",
         after="async with self._turns, timer:",
         tests="admission",
+        unsimulated="no webhooks are served",
     ),
     Mutant(
         name="a blank before the colon of a header is accepted",
@@ -216,6 +219,7 @@ HOSTILE = (
         before="if not separator or not name or name != name.strip():",
         after="if not separator or not name:",
         tests="http",
+        unsimulated="no HTTP is spoken",
     ),
     Mutant(
         name="any Transfer-Encoding that contains chunked counts",
@@ -223,6 +227,7 @@ HOSTILE = (
         before='if [each.strip().lower() for each in codings] != ["chunked"]:',
         after='if "chunked" not in codings[0].lower():',
         tests="http",
+        unsimulated="no HTTP is spoken",
     ),
     Mutant(
         name="a cloud is silent for as long as it asks",

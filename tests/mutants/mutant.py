@@ -46,6 +46,8 @@ class Mutant:
     danger: Danger = Danger.NONE
     scenario: str = "mixed"
     """Of the simulation, played if the unit tests do not find it."""
+    unsimulated: str = ""
+    """Why no simulation can show it: what it changes does not run there."""
 
     def applied(self, source: str) -> str:
         """Return the module's source with the defect. Raises ValueError if it does not apply."""

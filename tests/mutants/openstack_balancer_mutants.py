@@ -24,6 +24,7 @@ OPENSTACK_BALANCERS = (
         after="pass",
         tests=_ERRORS,
         danger=Danger.LEAK,
+        scenario="services",
     ),
     Mutant(
         name="a Service is deleted before the port of its failed creation is identified",
@@ -32,6 +33,7 @@ OPENSTACK_BALANCERS = (
         after="if False:",
         tests=_ERRORS,
         danger=Danger.LEAK,
+        scenario="services",
     ),
     Mutant(
         name="the port of a load balancer that another client is creating is deleted",
@@ -40,6 +42,7 @@ OPENSTACK_BALANCERS = (
         after="return True",
         tests=_ERRORS,
         danger=Danger.DELETION,
+        scenario="services",
     ),
     Mutant(
         name="the port of a load balancer that exists is deleted",
@@ -48,6 +51,7 @@ OPENSTACK_BALANCERS = (
         after="        raise NotFound\n    except",
         tests=_ERRORS,
         danger=Danger.DELETION,
+        scenario="services",
     ),
     Mutant(
         name="a port that only has the name of a load balancer's is deleted",
@@ -56,6 +60,7 @@ OPENSTACK_BALANCERS = (
         after="",
         tests=_ERRORS,
         danger=Danger.DELETION,
+        scenario="services",
     ),
     Mutant(
         name="ports of earlier creations are deleted with those of a failed one",
@@ -64,6 +69,7 @@ OPENSTACK_BALANCERS = (
         after="made <= self.ended + skew",
         tests=_ERRORS,
         danger=Danger.DELETION,
+        scenario="services",
     ),
     Mutant(
         name="a copy of a trusted Service takes the load balancer of another cluster",
@@ -72,6 +78,7 @@ OPENSTACK_BALANCERS = (
         after="if is_named and wish.may_use_foreign:",
         tests=_TAKEOVER,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="members of the ports of neighbours are replaced",
@@ -80,6 +87,7 @@ OPENSTACK_BALANCERS = (
         after="return True",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="a warning names the members of others",
@@ -88,6 +96,7 @@ OPENSTACK_BALANCERS = (
         after="parts = seen.parts",
         tests=_TENANTS,
         danger=Danger.DISCLOSURE,
+        scenario="tenants",
     ),
     Mutant(
         name="an annotation is proof enough",
@@ -96,6 +105,7 @@ OPENSTACK_BALANCERS = (
         after="if is_named:",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="the name of a load balancer is proof enough",
@@ -104,6 +114,7 @@ OPENSTACK_BALANCERS = (
         after="if True:",
         tests=_TAKEOVER,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="whose a load balancer is depends on its members",
@@ -112,6 +123,7 @@ OPENSTACK_BALANCERS = (
         after="if is_named and is_of_cluster:",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="every Service may use every load balancer",
@@ -120,6 +132,7 @@ OPENSTACK_BALANCERS = (
         after="    if True:",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="trusted namespaces use load balancers of other clusters",
@@ -128,6 +141,7 @@ OPENSTACK_BALANCERS = (
         after="if False:",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="Services of other namespaces share a load balancer",
@@ -136,6 +150,7 @@ OPENSTACK_BALANCERS = (
         after="one is not None for one in users",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="a load balancer is marked before its ports are checked",
@@ -144,6 +159,7 @@ OPENSTACK_BALANCERS = (
         after="if False:",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="any free floating IP is taken",
@@ -152,6 +168,7 @@ OPENSTACK_BALANCERS = (
         after="True",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="a floating IP that was kept for a Service of another cluster is taken",
@@ -160,6 +177,7 @@ OPENSTACK_BALANCERS = (
         after="is_former",
         tests="providers/openstack/test_floating_ip.py",
         danger=Danger.OWNERSHIP,
+        scenario="services",
     ),
     Mutant(
         name="a floating IP leaks with the first Service of a shared load balancer",
@@ -168,6 +186,7 @@ OPENSTACK_BALANCERS = (
         after="if True:",
         tests=_TENANTS,
         danger=Danger.LEAK,
+        scenario="sharing",
     ),
     Mutant(
         name="any port becomes the address of a Service",
@@ -176,6 +195,7 @@ OPENSTACK_BALANCERS = (
         after="if False:",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="two Services leave a load balancer at once",
@@ -184,6 +204,7 @@ OPENSTACK_BALANCERS = (
         after="if False:",
         tests=_TENANTS,
         danger=Danger.LEAK,
+        scenario="sharing",
     ),
     Mutant(
         name="a listener of a former Service is taken",
@@ -192,6 +213,7 @@ OPENSTACK_BALANCERS = (
         after="return is_stale and cluster_of(listener.tags) == owner.cluster",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
+        scenario="tenants",
     ),
     Mutant(
         name="a load balancer of the same name in doubt is created again",
@@ -208,7 +230,7 @@ OPENSTACK_BALANCERS = (
         after="",
         tests=_SHARING,
         danger=Danger.DELETION,
-        scenario="strangers",
+        scenario="sharing",
     ),
     Mutant(
         name="a load balancer of the user is deleted",
@@ -217,6 +239,7 @@ OPENSTACK_BALANCERS = (
         after="return not others",
         tests=_SHARING,
         danger=Danger.DELETION,
+        scenario="strangers",
     ),
     Mutant(
         name="every listener of a shared load balancer is ours",
@@ -225,6 +248,7 @@ OPENSTACK_BALANCERS = (
         after="return True",
         tests=_SHARING,
         danger=Danger.OWNERSHIP,
+        scenario="sharing",
     ),
     Mutant(
         name="tags of other Services are overwritten",
@@ -233,7 +257,7 @@ OPENSTACK_BALANCERS = (
         after="kept = list[str]()",
         tests=_SHARING,
         danger=Danger.OWNERSHIP,
-        scenario="strangers",
+        scenario="sharing",
     ),
     Mutant(
         name="a load balancer that fails after years is deleted",
@@ -242,6 +266,7 @@ OPENSTACK_BALANCERS = (
         after="if is_deleted_whole(found, wish):",
         tests=_ERRORS,
         danger=Danger.DELETION,
+        scenario="services",
     ),
     Mutant(
         name="weights of administrators are reset",
@@ -250,6 +275,7 @@ OPENSTACK_BALANCERS = (
         after="weight = 1",
         tests=_CHANGES,
         danger=Danger.OWNERSHIP,
+        scenario="strangers",
     ),
     Mutant(
         name="a stamp is written after each change",
@@ -257,6 +283,7 @@ OPENSTACK_BALANCERS = (
         before="or seen.parts is None or not seen.is_full:",
         after="or seen.parts is None:",
         tests=_COST,
+        scenario="services",
     ),
     Mutant(
         name="a pool without a listener and without a mark is deleted",

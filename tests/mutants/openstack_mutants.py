@@ -10,6 +10,8 @@ _GROUPS = "providers/openstack/test_security_group.py"
 _ROUTES = "providers/openstack/test_routes.py"
 _NEUTRON = "providers/openstack/test_neutron.py"
 _LOOKUP = "providers.openstack.server_lookup"
+_NO_SESSION = "the provider has its model instead of a session with Keystone"
+_FEW_SERVERS = "it takes more than 150 servers or ports"
 
 OPENSTACK = (
     Mutant(
@@ -19,6 +21,7 @@ OPENSTACK = (
         after="if False:",
         tests=_SESSION,
         danger=Danger.DELETION,
+        unsimulated=_NO_SESSION,
     ),
     Mutant(
         name="another region is used without a restart",
@@ -27,6 +30,7 @@ OPENSTACK = (
         after="if False:",
         tests=_SESSION,
         danger=Danger.DELETION,
+        unsimulated=_NO_SESSION,
     ),
     Mutant(
         name="refused credentials are tried again at once",
@@ -34,6 +38,7 @@ OPENSTACK = (
         before="(REFUSED_FOR if isinstance(error, Rejected) else 0)",
         after="0",
         tests=_SESSION,
+        unsimulated=_NO_SESSION,
     ),
     Mutant(
         name="every request renews a refused token",
@@ -41,6 +46,7 @@ OPENSTACK = (
         before="if self._token is not None and self._token is not old:",
         after="if False:",
         tests=_SESSION,
+        unsimulated=_NO_SESSION,
     ),
     Mutant(
         name="a token is used until it has expired",
@@ -48,6 +54,7 @@ OPENSTACK = (
         before="if now < token.renew_at or now < self._failed_until:",
         after="if True:",
         tests=_SESSION,
+        unsimulated=_NO_SESSION,
     ),
     Mutant(
         name="servers without a name are overlooked when a name is missing",
@@ -56,6 +63,7 @@ OPENSTACK = (
         after="        if False:",
         tests=_INSTANCES,
         danger=Danger.DELETION,
+        scenario="nodes",
     ),
     Mutant(
         name="a renamed server counts as absent",
@@ -64,6 +72,7 @@ OPENSTACK = (
         after="answer = None",
         tests=_INSTANCES,
         danger=Danger.DELETION,
+        scenario="nodes",
     ),
     Mutant(
         name="a search by name that finds nothing is believed",
@@ -72,6 +81,7 @@ OPENSTACK = (
         after="if False:",
         tests=_INSTANCES,
         danger=Danger.DELETION,
+        scenario="nodes",
     ),
     Mutant(
         name="an ID that is missing from a list is not asked for again",
@@ -80,6 +90,7 @@ OPENSTACK = (
         after="return {**dict.fromkeys(missing, Absent('not listed')), **servers}",
         tests=_INSTANCES,
         danger=Danger.DELETION,
+        scenario="nodes",
     ),
     Mutant(
         name="the first of several servers with one name is taken",
@@ -88,6 +99,7 @@ OPENSTACK = (
         after="if exact:",
         tests=_INSTANCES,
         danger=Danger.OWNERSHIP,
+        scenario="nodes",
     ),
     Mutant(
         name="a server of another region is asked for here",
@@ -96,6 +108,7 @@ OPENSTACK = (
         after="if False:",
         tests="providers/openstack/test_provider_id.py",
         danger=Danger.OWNERSHIP,
+        scenario="nodes",
     ),
     Mutant(
         name="a page that is refused because its marker was deleted is an absence",
@@ -104,6 +117,7 @@ OPENSTACK = (
         after="if True:",
         tests="providers/openstack/test_api.py",
         danger=Danger.DELETION,
+        scenario="nodes",
     ),
     Mutant(
         name="volumes of other clusters are changed",
@@ -112,6 +126,7 @@ OPENSTACK = (
         after="if False:",
         tests=_VOLUMES,
         danger=Danger.OWNERSHIP,
+        scenario="volumes",
     ),
     Mutant(
         name="a volume without a mark is deleted",
@@ -120,6 +135,7 @@ OPENSTACK = (
         after="if False:",
         tests=_VOLUMES,
         danger=Danger.DELETION,
+        scenario="volumes",
     ),
     Mutant(
         name="any volume that Cinder returns is the one with the mark",
@@ -128,6 +144,7 @@ OPENSTACK = (
         after="if one.owner is not None",
         tests=_VOLUMES,
         danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
     ),
     Mutant(
         name="any floating IP on the VIP port is deleted with the Service",
@@ -136,6 +153,7 @@ OPENSTACK = (
         after="and True",
         tests=_FLOATING,
         danger=Danger.DELETION,
+        scenario="services",
     ),
     Mutant(
         name="a floating IP with the mark of another cluster counts as ours",
@@ -144,6 +162,7 @@ OPENSTACK = (
         after="and True",
         tests=_FLOATING,
         danger=Danger.OWNERSHIP,
+        scenario="services",
     ),
     Mutant(
         name="a floating IP that the user named is deleted with the Service",
@@ -152,6 +171,7 @@ OPENSTACK = (
         after="and True",
         tests=_FLOATING,
         danger=Danger.DELETION,
+        scenario="services",
     ),
     Mutant(
         name="a floating IP that the user moved is deleted",
@@ -160,6 +180,7 @@ OPENSTACK = (
         after="if False:",
         tests=_FLOATING,
         danger=Danger.DELETION,
+        scenario="services",
     ),
     Mutant(
         name="a free floating IP of another Service is attached",
@@ -168,6 +189,7 @@ OPENSTACK = (
         after="(is_ours or is_for_us)",
         tests=_FLOATING,
         danger=Danger.OWNERSHIP,
+        scenario="services",
     ),
     Mutant(
         name="the security group of another cluster counts as ours",
@@ -176,6 +198,7 @@ OPENSTACK = (
         after="return True",
         tests=_GROUPS,
         danger=Danger.OWNERSHIP,
+        scenario="services",
     ),
     Mutant(
         name="a member without provider ID loses the security group",
@@ -183,6 +206,7 @@ OPENSTACK = (
         before='and not any(("", one) in servers for one in addresses)',
         after="",
         tests=_GROUPS,
+        scenario="services",
     ),
     Mutant(
         name="a change of a Neutron object overwrites those of others",
@@ -191,6 +215,7 @@ OPENSTACK = (
         after="body={key: body},",
         tests=f"{_GROUPS} {_FLOATING}",
         danger=Danger.OWNERSHIP,
+        scenario="services",
     ),
     Mutant(
         name="routes of others are lost with an old Neutron",
@@ -199,6 +224,7 @@ OPENSTACK = (
         after="await self.neutron.set_routes(router, missing)",
         tests=_ROUTES,
         danger=Danger.DELETION,
+        scenario="nodes",
     ),
     Mutant(
         name="address pairs of others are lost",
@@ -207,6 +233,7 @@ OPENSTACK = (
         after="return tuple(missing)",
         tests=_ROUTES,
         danger=Danger.DELETION,
+        scenario="nodes",
     ),
     Mutant(
         name="an address pair of the same range with another MAC is removed with the route",
@@ -215,6 +242,7 @@ OPENSTACK = (
         after="",
         tests=_ROUTES,
         danger=Danger.DELETION,
+        scenario="nodes",
     ),
     Mutant(
         name="an address pair with another MAC counts as that of the node",
@@ -222,6 +250,7 @@ OPENSTACK = (
         before='if pair.mac_address not in {"", port.mac_address} or has.version',
         after="if has.version",
         tests=_ROUTES,
+        scenario="nodes",
     ),
     Mutant(
         name="values that do not fit one request are not asked for",
@@ -230,6 +259,7 @@ OPENSTACK = (
         after="for start in range(0, min(len(asked), VALUES_PER_REQUEST), VALUES_PER_REQUEST):",
         tests=_NEUTRON,
         danger=Danger.DELETION,
+        unsimulated=_FEW_SERVERS,
     ),
     Mutant(
         name="only the answer to the last of several requests is used",
@@ -238,6 +268,7 @@ OPENSTACK = (
         after="found = [*await self._list(name, kind, [(key, value) for value in part])]",
         tests=_NEUTRON,
         danger=Danger.DELETION,
+        unsimulated=_FEW_SERVERS,
     ),
     Mutant(
         name="one request asks for more values than its URL can have",
@@ -245,5 +276,6 @@ OPENSTACK = (
         before="VALUES_PER_REQUEST = 150",
         after="VALUES_PER_REQUEST = 1500",
         tests=_NEUTRON,
+        unsimulated=_FEW_SERVERS,
     ),
 )

@@ -20,3 +20,6 @@ MUTANTS = (
     *OPENSTACK_BALANCERS,
     *VOLUMES,
 )
+
+FOR_SIMULATION = (*HOSTILE, *OPENSTACK, *OPENSTACK_BALANCERS, *VOLUMES)
+"""Those of which the simulation alone must see half: tenants, OpenStack, hostile input, volumes."""

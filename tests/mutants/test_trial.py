@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.mutants import trial
-from tests.mutants.suite import MUTANTS
+from tests.mutants.__main__ import verdict
+from tests.mutants.mutant import Danger
+from tests.mutants.suite import FOR_SIMULATION, MUTANTS
 from tests.mutants.trial import HUNG, Outcome, tried
 
 pytestmark = pytest.mark.real_time
@@ -60,3 +62,33 @@ def test_mutants_whose_tests_use_loop_devices_are_known() -> None:
     assert {"volumes/test_devices.py", "flexvolume/test_flexvolume.py"} < using
     assert "tests/csi/test_node.py" in using
     assert MUTANT.tests not in using
+
+
+def ended(caught: int, survived: int, danger: Danger, *, is_simulated: bool) -> int:
+    one = replace(MUTANT, danger=danger)
+    outcomes = [*[Outcome(one, "a test")] * caught, *[Outcome(one)] * survived]
+    return verdict(outcomes, lambda _: None, is_simulated=is_simulated)
+
+
+def test_nine_in_ten_are_caught_and_none_of_the_dangerous_ones_survives() -> None:
+    assert ended(9, 1, Danger.NONE, is_simulated=False) == 0
+    assert ended(8, 2, Danger.NONE, is_simulated=False) == 1
+    assert ended(9, 1, Danger.LEAK, is_simulated=False) == 1
+
+
+def test_the_simulation_alone_sees_half() -> None:
+    assert ended(1, 1, Danger.LEAK, is_simulated=True) == 0
+    assert ended(1, 2, Danger.NONE, is_simulated=True) == 1
+
+
+def test_one_that_cannot_be_tried_is_a_failure() -> None:
+    outcomes = [*[Outcome(MUTANT, "a test")] * 99, Outcome(MUTANT, unusable="no import")]
+
+    assert verdict(outcomes, lambda _: None, is_simulated=False) == 1
+    assert verdict(outcomes, lambda _: None, is_simulated=True) == 1
+
+
+def test_most_that_the_simulation_is_judged_by_are_simulated() -> None:
+    left_out = [each for each in FOR_SIMULATION if each.unsimulated]
+
+    assert 0 < len(left_out) < len(FOR_SIMULATION) / 4

@@ -9,6 +9,10 @@ _OPERATIONS = "volumes/test_operations.py"
 _PLAN = "controllers/volume/test_plan.py"
 _ATTACHMENTS = "controllers/volume/test_attachments.py"
 _CONTROLLER = "controllers/volume/test_controller.py"
+_NO_FLEXVOLUME = "kubelets call the CSI driver, not that of FlexVolume"
+_NO_CSI_CONTROLLER = (
+    "volumes are attached by the volume controller, not by the CSI controller service"
+)
 
 VOLUMES = (
     Mutant(
@@ -18,6 +22,7 @@ VOLUMES = (
         after="if found and found != UNKNOWN and not is_begun:",
         tests=_DEVICES,
         danger=Danger.DELETION,
+        scenario="volume-nodes",
     ),
     Mutant(
         name="the end of a device is not looked at before it is formatted",
@@ -26,6 +31,7 @@ VOLUMES = (
         after="",
         tests=_DEVICES,
         danger=Danger.DELETION,
+        scenario="volume-nodes",
     ),
     Mutant(
         name="another filesystem is replaced",
@@ -34,6 +40,7 @@ VOLUMES = (
         after='found = ""\n    is_begun',
         tests=_DEVICES,
         danger=Danger.DELETION,
+        scenario="volume-nodes",
     ),
     Mutant(
         name="data between the edges of a device is overwritten",
@@ -42,6 +49,7 @@ VOLUMES = (
         after="for at in range(0)",
         tests=_DEVICES,
         danger=Danger.DELETION,
+        scenario="volume-nodes",
     ),
     Mutant(
         name="the copy of a superblock is overwritten",
@@ -50,6 +58,7 @@ VOLUMES = (
         after="for at in ()",
         tests=_DEVICES,
         danger=Danger.DELETION,
+        unsimulated="copies of superblocks are not read of simulated devices",
     ),
     Mutant(
         name="a pod gets any directory of the node that the cloud names",
@@ -58,6 +67,7 @@ VOLUMES = (
         after="path.is_dir()",
         tests=_DEVICES,
         danger=Danger.OWNERSHIP,
+        unsimulated="simulated volumes are block devices",
     ),
     Mutant(
         name="a crafted superblock is computed with",
@@ -73,6 +83,7 @@ VOLUMES = (
         after="path.exists() else None",
         tests=_DEVICES,
         danger=Danger.OWNERSHIP,
+        unsimulated="simulated volumes are block devices",
     ),
     Mutant(
         name="two operations on one volume run at once",
@@ -81,6 +92,7 @@ VOLUMES = (
         after="if False:",
         tests="volumes/test_parameters.py",
         danger=Danger.OWNERSHIP,
+        scenario="volume-nodes",
     ),
     Mutant(
         name="a volume that is still being created is returned",
@@ -88,6 +100,7 @@ VOLUMES = (
         before="if volume.state is VolumeState.CREATING:",
         after="if False:",
         tests=_OPERATIONS,
+        unsimulated=_NO_CSI_CONTROLLER,
     ),
     Mutant(
         name="a detached volume is not waited for",
@@ -96,6 +109,7 @@ VOLUMES = (
         after="if True:",
         tests=_OPERATIONS,
         danger=Danger.OWNERSHIP,
+        unsimulated=_NO_CSI_CONTROLLER,
     ),
     Mutant(
         name="a volume is detached from a node that the cache does not show as its user",
@@ -104,6 +118,7 @@ VOLUMES = (
         after="if False:",
         tests=_PLAN,
         danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
     ),
     Mutant(
         name="a claim with a source gets an empty volume",
@@ -144,6 +159,7 @@ VOLUMES = (
         after="if False:",
         tests=_FLEXVOLUME,
         danger=Danger.OWNERSHIP,
+        unsimulated=_NO_FLEXVOLUME,
     ),
     Mutant(
         name="a PersistentVolume of another driver permits the use of a volume",
@@ -152,6 +168,7 @@ VOLUMES = (
         after="False",
         tests=_FLEXVOLUME,
         danger=Danger.OWNERSHIP,
+        unsimulated=_NO_FLEXVOLUME,
     ),
     Mutant(
         name="a pod gets the disk that it names instead of that of its PersistentVolume",
@@ -160,6 +177,7 @@ VOLUMES = (
         after="True",
         tests=_FLEXVOLUME,
         danger=Danger.OWNERSHIP,
+        unsimulated=_NO_FLEXVOLUME,
     ),
     Mutant(
         name="a forged annotation gets a volume of another class",
@@ -250,6 +268,25 @@ VOLUMES = (
         after="if True:",
         tests=_FLEXVOLUME,
         danger=Danger.DELETION,
+        unsimulated=_NO_FLEXVOLUME,
+    ),
+    Mutant(
+        name="the filesystem of a FlexVolume for readers is grown",
+        module="flexvolume.node",
+        before="    if options.read_only:\n        raise HostError",
+        after="    if False:\n        raise HostError",
+        tests=_FLEXVOLUME,
+        danger=Danger.DELETION,
+        unsimulated=_NO_FLEXVOLUME,
+    ),
+    Mutant(
+        name="the disk that is mounted where a FlexVolume should be is grown",
+        module="flexvolume.node",
+        before="if mounted is not None and not mounts.is_of_device(mounted, device):",
+        after="if False:",
+        tests=_FLEXVOLUME,
+        danger=Danger.OWNERSHIP,
+        unsimulated=_NO_FLEXVOLUME,
     ),
     Mutant(
         name="the filesystem of a volume for readers is grown",
@@ -285,6 +322,7 @@ VOLUMES = (
         after="elif False:",
         tests=_DEVICES,
         danger=Danger.DELETION,
+        unsimulated="simulated machines have no files at the targets of mounts",
     ),
     Mutant(
         name="a volume is deleted for a claim that lost its finalizer",
@@ -302,7 +340,7 @@ VOLUMES = (
         after="set()",
         tests=_ATTACHMENTS,
         danger=Danger.OWNERSHIP,
-        scenario="volumes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="an unreadable node has mounted nothing",
@@ -311,7 +349,7 @@ VOLUMES = (
         after="any(users)",
         tests=_ATTACHMENTS,
         danger=Danger.OWNERSHIP,
-        scenario="volumes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a node that cannot be read counts as deleted",
@@ -358,6 +396,7 @@ VOLUMES = (
         after='raise NotFound(f"the cloud does not say',
         tests=_FLEXVOLUME,
         danger=Danger.OWNERSHIP,
+        unsimulated=_NO_FLEXVOLUME,
     ),
     Mutant(
         name="the finalizer of an attachment is removed before the last detachment",
@@ -417,6 +456,7 @@ VOLUMES = (
         after="if attachment.instance == instance:",
         tests=_OPERATIONS,
         danger=Danger.OWNERSHIP,
+        unsimulated=_NO_CSI_CONTROLLER,
     ),
     Mutant(
         name="FlexVolume reports a volume that is being detached as attached",
@@ -425,6 +465,7 @@ VOLUMES = (
         after="has_it",
         tests=_FLEXVOLUME,
         danger=Danger.OWNERSHIP,
+        unsimulated=_NO_FLEXVOLUME,
     ),
     Mutant(
         name="a volume with the mark of another claim is used",
@@ -433,6 +474,7 @@ VOLUMES = (
         after="if False:",
         tests=f"{_OPERATIONS} {_CONTROLLER}",
         danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
     ),
     Mutant(
         name="a volume grows for a claim that only has its name",
@@ -477,6 +519,7 @@ VOLUMES = (
         after="if found and not is_begun:",
         tests=_DEVICES,
         danger=Danger.DELETION,
+        scenario="volume-nodes",
     ),
     Mutant(
         name="a volume is deleted for a PersistentVolume that was replaced",
@@ -643,6 +686,7 @@ VOLUMES = (
         after="if found.state",
         tests=_OPERATIONS,
         danger=Danger.OWNERSHIP,
+        unsimulated=_NO_CSI_CONTROLLER,
     ),
     Mutant(
         name="a reader gets a mount for writers",
