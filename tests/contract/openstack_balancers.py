@@ -16,7 +16,7 @@ from pileus.providers.openstack.marks import tags_of
 from pileus.providers.openstack.ownership import cluster_of, services_of
 from pileus.testing.conformance.harness import CRASH, BalancersHarness, Built
 from pileus_lab.openstack.model_api import ModelApi
-from pileus_lab.openstack.state import Record
+from pileus_lab.openstack.state import Record, Settings
 
 OPEN = frozenset({"0.0.0.0/0"})
 
@@ -24,8 +24,8 @@ OPEN = frozenset({"0.0.0.0/0"})
 class BreakableApi(ModelApi):
     """The model, and a process that may die at each request."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
         self.chance: Callable[[], bool] = lambda: False
         self.error: BaseException = CRASH
 
@@ -113,7 +113,7 @@ class OpenStackBalancersHarness(BalancersHarness):
 
     def tamper(self, owner: Owner) -> bool:
         for one in self._of(owner):
-            for ref in one["listeners"]:
+            for ref in one["listeners"] if self.abilities.source_ranges else ():
                 ranges = {"allowed_cidrs": ["198.51.100.0/24"]}
                 self.api.change("listeners", ref["id"], ranges)
             for ref in one["pools"]:
@@ -122,7 +122,8 @@ class OpenStackBalancersHarness(BalancersHarness):
         return False
 
     def furnish(self, name: str, mark: Owner | None) -> str | None:
-        pool = {"name": "pool", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"}
+        method = "SOURCE_IP_PORT" if self.config.lb_provider == "ovn" else "ROUND_ROBIN"
+        pool = {"name": "pool", "protocol": "TCP", "lb_algorithm": method}
         listener = {"protocol": "TCP", "protocol_port": 1, "default_pool": pool}
         balancer = self.api.add_balancer(
             name=name,

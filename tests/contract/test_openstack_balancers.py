@@ -1,12 +1,24 @@
 """The laws for load balancers, kept by the OpenStack provider on a model of OpenStack."""
 
 from dataclasses import replace
+from itertools import product
 
+import pytest
+
+from pileus.cloud.balancer import Owner
+from pileus.cloud.errors import Misconfigured, Unsupported
+from pileus.cloud.model import Failure
+from pileus.providers.openstack.balancers import ABILITIES
 from pileus.providers.openstack.config import LoadBalancer
 from pileus.testing.conformance import abilities
 from pileus.testing.conformance.balancers import BalancersLaws
+from pileus.testing.conformance.convergence import SMALL, US, settle, wish_for
 from pileus.testing.conformance.harness import run
-from tests.contract.openstack_balancers import OpenStackBalancersHarness
+from pileus_lab.openstack.state import Settings
+from tests.contract.openstack_balancers import BreakableApi, OpenStackBalancersHarness
+
+OWNER = Owner(US, "restricted")
+RESTRICTED = ({"10.0.0.0/8"}, {"10.0.0.0/8", "0.0.0.0/1"}, {"2001:db8::/32"})
 
 
 class OpenStackLaws(BalancersLaws):
@@ -31,3 +43,41 @@ class TestWithMonitorsAndSecurityGroups(OpenStackLaws):
     def make(self) -> OpenStackBalancersHarness:
         config = LoadBalancer(create_monitor=True, manage_security_groups=True)
         return OpenStackBalancersHarness(config)
+
+
+class WithoutAccessLists(OpenStackLaws):
+    """Only the features of the cloud, read at run time, tell that ranges cannot be applied."""
+
+    examples = 15
+
+    def test_source_ranges_that_admit_no_one_open_nothing(self) -> None:
+        run(_restrictions_are_refused(self.make()), self.new_loop)
+
+
+class TestWithProviderOvn(WithoutAccessLists):
+    def make(self) -> OpenStackBalancersHarness:
+        api = BreakableApi(Settings(lb_providers=("ovn", "amphora")))
+        able = replace(ABILITIES, source_ranges=False)
+        return OpenStackBalancersHarness(LoadBalancer(lb_provider="ovn"), api, able)
+
+
+class TestWithOctaviaBefore212(WithoutAccessLists):
+    def make(self) -> OpenStackBalancersHarness:
+        api = BreakableApi(Settings(octavia_minor=11))
+        able = replace(ABILITIES, source_ranges=False, dual_stack=False)
+        return OpenStackBalancersHarness(LoadBalancer(), api, able)
+
+
+async def _restrictions_are_refused(harness: OpenStackBalancersHarness) -> None:
+    async with harness.connect() as balancers:
+        await settle(harness, balancers, wish_for(harness, OWNER, SMALL))
+        before = harness.built()
+        for owner, ranges in product((OWNER, Owner(US, "new")), map(frozenset, RESTRICTED)):
+            wish = wish_for(harness, owner, SMALL)
+            assert wish.spec is not None
+            wish = replace(wish, spec=replace(wish.spec, source_ranges=ranges))
+            seen = (await balancers.observe([wish], deep=True))[owner]
+            assert not isinstance(seen, Failure)
+            with pytest.raises((Misconfigured, Unsupported), match="Fix: "):
+                balancers.changes(wish, seen)
+    assert harness.built() == before

@@ -219,6 +219,8 @@ def _check(spec: BalancerSpec, values: Values, setup: Setup) -> None:
         )
     if spec.admits_no_client:
         raise no_client_admitted(spec)
+    if _restricts_clients(spec) and not _can_restrict_clients(setup):
+        raise Unsupported(_unrestricted(setup.features))
     method = values[annotations.LB_METHOD]
     is_ovn = setup.features.provider == "ovn"
     if method and (method == "SOURCE_IP_PORT") != is_ovn:
@@ -227,6 +229,31 @@ def _check(spec: BalancerSpec, values: Values, setup: Setup) -> None:
             f"annotation {annotations.LB_METHOD.name}: provider {setup.features.provider} does not "
             f"support {method}. Use {allowed}"
         )
+
+
+def _restricts_clients(spec: BalancerSpec) -> bool:
+    """Whether a client of an IP family of the load balancer is not admitted."""
+    admitted = {usual_network(one) for one in spec.source_ranges}
+    return bool(admitted) and not {OPEN_RANGES[one] for one in spec.families} <= admitted
+
+
+def _can_restrict_clients(setup: Setup) -> bool:
+    """Connections through `ovn` keep the address of the client: security groups restrict them."""
+    in_groups = setup.features.provider == "ovn" and setup.balancers.manage_security_groups
+    return setup.features.has_allowed_cidrs or in_groups
+
+
+def _unrestricted(features: OctaviaFeatures) -> str:
+    why, fix = "provider ovn has no access lists", "set manage-security-groups in cloud.conf"
+    if features.provider != "ovn":
+        major, minor = features.version
+        why = f"Octavia API {major}.{minor} has no access lists"
+        fix = "upgrade Octavia to 2.12 (Ussuri) or newer"
+    return (
+        "load balancers of this cloud cannot restrict client addresses, and the Service has source "
+        f"ranges: {why}. The load balancer is not changed. Fix: remove the ranges to allow every "
+        f"client, or {fix}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,13 +444,6 @@ class Context:
                 "LoadBalancerAvailabilityZonesIgnored",
                 f"availability zone {quoted(self.wanted_zone)} has no effect: it needs Octavia API "
                 f"2.14 and a provider with zones (provider {provider})",
-            )
-        in_groups = provider == "ovn" and self.config.manage_security_groups
-        if self.spec.source_ranges and not features.has_allowed_cidrs and not in_groups:
-            yield _warning(
-                "LoadBalancerSourceRangesIgnored",
-                "spec.loadBalancerSourceRanges has no effect: it needs Octavia API 2.12 and a "
-                f"provider with access lists (provider {provider}). Clients are not restricted",
             )
         if self.spec.families[0] == "IPv6" and not self.values[annotations.INTERNAL]:
             yield Notice(

@@ -11,12 +11,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Part, Transport, Wish
-from pileus.cloud.errors import Misconfigured
+from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.cloud.model import Address, NodeName, NodeRef
 from pileus.cloud.selectors import EVERY_NODE, parse_selector
 from pileus.providers.openstack.annotations import INTERNAL
 from pileus.providers.openstack.config import LoadBalancer, OpenStackConfig
-from pileus_lab.openstack.state import Record
+from pileus_lab.openstack.state import Record, Settings
 from tests.unit.providers.openstack.balancer_site import Site
 
 CREATED = json.loads((Path(__file__).parent / "go_created.json").read_text())["loadbalancers"]
@@ -274,6 +274,26 @@ async def test_one_in_error_that_was_taken_over_is_not_deleted() -> None:
     assert f"openstack loadbalancer failover {MULTI}" in seen.balancer.problem
 
 
+async def test_one_that_is_open_despite_source_ranges_is_kept_as_it_is() -> None:
+    """The Go manager ignores ranges that Octavia before 2.12 cannot apply, with a warning."""
+    made = Site(nodes=2, settings=Settings(octavia_minor=11))
+    seen = await made.settle(made.wish(), deep=True)
+    assert seen.balancer is not None
+    as_of_the_go_manager(made)
+    before = objects(made), tags(made)
+    ranges = made.spec(source_ranges=frozenset({"192.0.2.0/24"}))
+    published = frozenset(one.ip for one in seen.balancer.ingress)
+    wish = made.wish(ranges, published=published)
+
+    with pytest.raises(Unsupported, match=r"is not changed. Fix: remove the ranges"):
+        await made.settle(wish, deep=True)
+
+    assert (objects(made), tags(made)) == before
+    kept = (await made.seen(wish, deep=True)).balancer
+    assert kept is not None
+    assert (kept.id, kept.ingress) == (seen.balancer.id, seen.balancer.ingress)
+
+
 async def test_one_whose_service_is_deleted_before_the_take_over_is_reported_and_kept() -> None:
     made = site()
     before = objects(made)
@@ -319,10 +339,7 @@ async def _taken_over_as_planned(
     seen = await made.settle(made.wish(asked(made, before), options=was))
     assert seen.balancer is not None
     published = frozenset(one.ip for one in seen.balancer.ingress)
-    for kind in (*KINDS[:3], "floatingips"):
-        for one in made.api.records(kind):
-            kept = [tag for tag in one["tags"] if tag.startswith("kube_service_")]
-            made.api.change(kind, one["id"], {"tags": kept})
+    as_of_the_go_manager(made)
     wish = made.wish(asked(made, after), options=now, published=published)
 
     shown = await made.plan(wish)
@@ -332,6 +349,14 @@ async def _taken_over_as_planned(
     planned = {line for line in made_by_us if not any(port in line for port in new)}
     assert planned <= {*shown}, "the plan of the take-over does not show it"
     assert {*shown} <= made_by_us, "it is planned, and never done"
+
+
+def as_of_the_go_manager(made: Site) -> None:
+    """Removes every mark of ours."""
+    for kind in (*KINDS[:3], "floatingips"):
+        for one in made.api.records(kind):
+            kept = [tag for tag in one["tags"] if tag.startswith("kube_service_")]
+            made.api.change(kind, one["id"], {"tags": kept})
 
 
 def asked(made: Site, one: Asked) -> BalancerSpec:

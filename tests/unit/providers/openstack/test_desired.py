@@ -47,6 +47,7 @@ SPEC = BalancerSpec(
     source_ranges=frozenset({"192.168.0.0/16", "10.0.0.0/8"}),
 )
 MONITORED = LoadBalancer(create_monitor=True)
+OPEN = replace(SPEC, source_ranges=frozenset())
 LOCAL = replace(SPEC, health=HealthCheck(node_port=31000))
 
 
@@ -119,8 +120,7 @@ def test_the_legacy_name_is_the_uid() -> None:
 
 
 def test_without_source_ranges_listeners_are_open() -> None:
-    open_ = replace(SPEC, source_ranges=frozenset())
-    assert {tuple(one["allowed_cidrs"]) for one in tree(open_)["listeners"]} == {("0.0.0.0/0",)}
+    assert {tuple(one["allowed_cidrs"]) for one in tree(OPEN)["listeners"]} == {("0.0.0.0/0",)}
 
 
 def test_proxy_protocol_is_the_protocol_of_tcp_pools_alone() -> None:
@@ -151,7 +151,7 @@ def test_members_are_checked_at_the_health_check_node_port() -> None:
 
 def test_fault_1_without_http_monitors_members_have_no_monitor_port() -> None:
     for features in ({"provider": "ovn"}, {"version": (2, 15)}):
-        udp = desired_with(features, LOCAL).by_port[53, "UDP"]
+        udp = desired_with(features, replace(OPEN, health=LOCAL.health)).by_port[53, "UDP"]
         assert udp.monitor is not None
         assert udp.monitor.type == "UDP-CONNECT"
         assert {one.monitor_port for one in udp.members} == {None}
@@ -170,7 +170,7 @@ def test_fault_2_session_affinity_is_the_persistence_of_pools() -> None:
 
 
 def test_ovn_gets_nothing_that_it_refuses() -> None:
-    desired = desired_with({"provider": "ovn"}, flavor_id="f", availability_zone="az1")
+    desired = desired_with({"provider": "ovn"}, OPEN, flavor_id="f", availability_zone="az1")
     body = desired.body(Chosen(), (), whole=True)
 
     assert not {"flavor_id", "availability_zone"} & body.keys()
@@ -178,15 +178,57 @@ def test_ovn_gets_nothing_that_it_refuses() -> None:
         one.settings.keys() == {"connection_limit"} and one.algorithm == "SOURCE_IP_PORT"
         for one in desired.ports
     )
-    assert {one.reason for one in desired.notices} == {
-        "LoadBalancerAvailabilityZonesIgnored",
-        "LoadBalancerSourceRangesIgnored",
-    }
+    assert [one.reason for one in desired.notices] == ["LoadBalancerAvailabilityZonesIgnored"]
+
+
+@pytest.mark.parametrize(
+    ("features", "why"),
+    [
+        ({"provider": "ovn"}, "provider ovn has no access lists.*manage-security-groups"),
+        ({"version": (2, 11)}, r"Octavia API 2\.11 has no access lists.*upgrade Octavia to 2\.12"),
+    ],
+)
+def test_source_ranges_that_the_cloud_cannot_apply_are_refused(
+    features: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(Unsupported, match=why):
+        desired_with(features)
+
+
+@pytest.mark.parametrize(
+    ("families", "ranges"),
+    [
+        (("IPv4",), {"0.0.0.0/0"}),
+        (("IPv4",), {"0.0.0.0/0", "10.0.0.0/8", "fd00::/8"}),
+        (("IPv6",), {"0::/0"}),
+    ],
+)
+def test_ranges_that_admit_every_client_restrict_nothing(
+    families: tuple[str, ...], ranges: set[str]
+) -> None:
+    spec = replace(OPEN, families=families, source_ranges=frozenset(ranges))
+    assert "allowed_cidrs" not in desired_with({"provider": "ovn"}, spec).ports[0].settings
+
+
+def test_ranges_that_admit_every_client_of_one_of_two_families_restrict() -> None:
+    closed = replace(OPEN, families=("IPv4", "IPv6"), source_ranges=frozenset({"0.0.0.0/0"}))
+    with pytest.raises(Unsupported, match="cannot restrict client addresses"):
+        desired_with({"provider": "ovn", "version": (2, 26)}, closed)
+
+
+def test_security_groups_restrict_the_clients_of_ovn_alone() -> None:
+    """With other providers, members see the address of the load balancer."""
+    ovn = LoadBalancer(lb_provider="ovn", manage_security_groups=True)
+    amphora = LoadBalancer(manage_security_groups=True)
+
+    assert desire(wish(), SPEC, setup(ovn)).notices == ()
+    with pytest.raises(Unsupported, match="cannot restrict client addresses"):
+        desire(wish(), SPEC, setup(amphora, version=(2, 11)))
 
 
 def test_a_method_that_the_provider_refuses_is_refused() -> None:
     with pytest.raises(Misconfigured, match="SOURCE_IP_PORT"):
-        desired_with({"provider": "ovn"}, lb_method="ROUND_ROBIN")
+        desired_with({"provider": "ovn"}, OPEN, lb_method="ROUND_ROBIN")
 
 
 def test_an_octavia_without_tags_is_refused() -> None:

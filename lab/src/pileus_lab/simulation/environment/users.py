@@ -173,6 +173,8 @@ EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 STRANGER = "other-cluster"
 """The mark of another cluster in the same account."""
 THEIR_CLASS = "example.com/other"
+OTHER_FAMILY = "2001:db8::/32"
+"""Source range that admits no client of a load balancer with IPv4 alone."""
 MOST_MACHINES = 8
 MOST_LISTS = 4
 """Lists that are read for the deletion of a balancer, of which one is empty."""
@@ -230,6 +232,8 @@ class People:
         if service is None:
             return
         ranges = [[], ["10.0.0.0/8"], ["192.0.2.0/24", "10.0.0.0/8"]][deed.choice % 3]
+        if ranges and deed.choice // 3 % 3 == 0:
+            ranges = [OTHER_FAMILY]
         ports = _ports(deed.choice >> 2)
         spec: Obj = {"ports": ports, "loadBalancerSourceRanges": ranges}
         if text(service, "spec", "type") != "LoadBalancer":

@@ -384,11 +384,22 @@ class Facts:
         """Whether it requests something that the cloud cannot provide, or that is not its own."""
         if is_beyond(self.abilities, service) or named_of_others(self.account, service):
             return True
+        if self._admits_no_client(service):
+            return True
         wanted, ports = text(service, "spec", "loadBalancerIP"), rows(service, "spec", "ports")
         is_asking = text(service, "spec", "type") == "LoadBalancer"
         if is_asking and any(not port.get("nodePort") for port in ports):
             return True
         return bool(wanted) and wanted == self.account.cloud.impossible_address
+
+    def _admits_no_client(self, service: Obj) -> bool:
+        """Whether all source ranges are of IP families that its balancer does not have."""
+        ranges = texts(service, "spec", "loadBalancerSourceRanges")
+        families = _families(texts(service, "spec", "clusterIPs"))
+        balancer = self.balancer_of(text(service, "metadata", "uid"))
+        if balancer is not None:
+            families &= _families(balancer.addresses)
+        return bool(ranges) and families.isdisjoint(_families(ranges))
 
     def is_wanted(self, uid: str) -> bool:
         """Whether a Service with that UID wants a balancer now."""
@@ -528,3 +539,7 @@ def asked_and_told(service: Obj) -> str:
     told = "none" if said is None else f"{text(said, 'status')}, {text(said, 'reason')}"
     message = text(said or {}, "message")
     return f"it asks for: {asked}; its condition: {told}{': ' if message else ''}{message}"
+
+
+def _families(addresses: Iterable[str]) -> frozenset[str]:
+    return frozenset("IPv6" if ":" in one else "IPv4" for one in addresses)
