@@ -13,7 +13,7 @@ import pytest
 
 from pileus.testing.control_plane import ControlPlane
 from tests.contract.api.http import Api
-from tests.openstack.cloud import NETWORK_AND_BALANCER, Objects, differences
+from tests.openstack.cloud import NETWORK_AND_BALANCER, Objects, differences, eventually
 from tests.openstack.managers import BINARIES, Cluster, Manager, go_ccm, pileus, plan
 from tests.real.sweeping import sweep
 
@@ -174,6 +174,7 @@ def second(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
 def test_two_clusters_of_one_name_in_one_project_never_touch_each_other(
     cluster: Cluster, second: Cluster
 ) -> None:
+    """The second one creates nothing until an operator says whose the load balancer is."""
     with go_ccm(cluster, AT_ONCE) as go:
         cluster.create_service("twin", 80)
         go.has_addresses(cluster, "twin")
@@ -184,6 +185,10 @@ def test_two_clusters_of_one_name_in_one_project_never_touch_each_other(
 
     second.create_service("twin", 80)
     with pileus(second) as manager:
+        manager.eventually("the name is refused", lambda: _says(second, "twin", "nothing proves"))
+        assert list(differences(first, objects(cluster))) == []
+        set_tag(cluster, "twin", "pileus.dev/cluster=the-first")
+        first = objects(cluster)
         manager.has_addresses(second, "twin")
         assert second.ingress("twin") != address
         changed = [each for each in differences(first, objects(cluster)) if "created" not in each]
@@ -195,3 +200,19 @@ def test_two_clusters_of_one_name_in_one_project_never_touch_each_other(
     with go_ccm(cluster, AT_ONCE) as go:  # other tests have this cluster, too
         cluster.delete_service("twin")
         go.has_deleted(cluster, "twin")
+
+
+def _says(cluster: Cluster, name: str, text: str) -> bool:
+    return any(text in message for _, message in cluster.events(name))
+
+
+def set_tag(cluster: Cluster, service: str, tag: str) -> None:
+    """What `openstack loadbalancer set --tag` does."""
+    cloud = cluster.project.cloud
+    balancer = cloud.find("loadbalancers", f"kube_service_{cluster.name}_default_{service}")
+    body = {"loadbalancer": {"tags": [*balancer["tags"], tag]}}
+    cloud.send("PUT", "balancer", f"/v2/lbaas/loadbalancers/{balancer['id']}", body)
+    eventually(
+        "all load balancers are active",
+        lambda: all(one["provisioning_status"] == "ACTIVE" for one in cluster.project.balancers()),
+    )

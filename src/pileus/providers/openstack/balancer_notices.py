@@ -30,16 +30,6 @@ IN_EFFECT = (
 """Annotations that are only used at creation, and where the value in effect is seen."""
 
 
-def name_taken() -> Notice:
-    """It does not say which one: it is not the Service's."""
-    return Notice(
-        "LoadBalancerNameTaken",
-        "a load balancer has the same name, but none of its members is a node of this cluster. It "
-        "is not used, and this Service gets one of its own",
-        is_warning=True,
-    )
-
-
 def notices_of(wish: Wish, desired: Desired, seen: Seen) -> Iterator[Notice]:
     found = seen.found
     if found is None:

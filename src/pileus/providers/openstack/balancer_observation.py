@@ -20,7 +20,6 @@ from pileus.providers.openstack.api import Client, Service, each_of
 from pileus.providers.openstack.balancer_notices import (
     asks_for_subnets,
     in_effect,
-    name_taken,
     notices_of,
 )
 from pileus.providers.openstack.balancer_plan import (
@@ -36,7 +35,7 @@ from pileus.providers.openstack.desired import Desired, Setup, balancer_name, de
 from pileus.providers.openstack.draining import Draining, Leaving
 from pileus.providers.openstack.failed_creations import WAIT, FailedCreations
 from pileus.providers.openstack.floating_ip import FloatingIps, FloatingIpSpec
-from pileus.providers.openstack.marks import tags_of
+from pileus.providers.openstack.marks import for_tag, tags_of
 from pileus.providers.openstack.networks import FloatingChoice, NetworkRequest, Topology
 from pileus.providers.openstack.neutron import Neutron, Subnet, VipPort
 from pileus.providers.openstack.octavia import (
@@ -48,14 +47,13 @@ from pileus.providers.openstack.octavia import (
     by_balancer,
 )
 from pileus.providers.openstack.ownership import (
-    Candidate,
-    Claim,
     Use,
     addresses_of,
     belongs_to,
     candidates_of,
     cluster_of,
     is_gone,
+    is_proven,
     marked_for,
     may_be_guest,
     may_serve,
@@ -226,7 +224,7 @@ class Observer:
             published=wish.published,
         )
         if found is None and wish.spec is not None:
-            seen = await self._candidates(wish, seen, lists)
+            seen = self._candidates(wish, seen, lists)
         elif found is None:
             seen = replace(seen, ambiguous=self._left_unmarked(wish, lists))
         self._remember(seen)
@@ -265,18 +263,17 @@ class Observer:
         else:
             self._marked.discard(seen.owner)
 
-    async def _candidates(self, wish: Wish, seen: Seen, lists: Lists) -> Seen:
+    def _candidates(self, wish: Wish, seen: Seen, lists: Lists) -> Seen:
         """Returns which load balancer without our mark is to be adopted, or may be ours."""
         named = next((one for one in lists.balancers if one.id == wish.adopts), None)
         candidates = candidates_of(wish, lists.balancers, self.setup.cluster_name)
-        claims: dict[str, Claim] = {}
-        for one in candidates:
-            parts = await self._parts_of(one, lists.listeners)
-            addresses = _addresses(one, lists) | self._host_names(wish, _addresses(one, lists))
-            is_selective = bool((*wish.selector.requirements, *self.setup.selector.requirements))
-            candidate = Candidate(one, addresses, parts.addresses, is_selective)
-            claims[one.id] = candidate.claim(wish)
-        return _sorted_out(wish, seen, candidates, claims, named)
+        known = {one.id: _addresses(one, lists) for one in candidates}
+        proven = [
+            one
+            for one in candidates
+            if is_proven(wish, one, known[one.id] | self._host_names(wish, known[one.id]))
+        ]
+        return _sorted_out(wish, seen, candidates, proven, named)
 
     def _host_names(self, wish: Wish, addresses: frozenset[str]) -> frozenset[str]:
         """Returns what the Go program publishes instead of addresses, with PROXY protocol.
@@ -541,26 +538,19 @@ def _sorted_out(
     wish: Wish,
     seen: Seen,
     candidates: Sequence[LoadBalancer],
-    claims: Mapping[str, Claim],
+    proven: Sequence[LoadBalancer],
     named: LoadBalancer | None,
 ) -> Seen:
     """Returns which load balancer is to be marked, or why there is none."""
-
-    def of(claim: Claim) -> tuple[LoadBalancer, ...]:
-        return tuple(one for one in candidates if claims[one.id] is claim)
-
-    proven = of(Claim.PROVEN)
     if named is not None and (named in proven or len(proven) != 1):
         if named in proven:
             return replace(seen, named=named)
-        if named.id not in claims and may_be_guest(wish, named):
+        if named not in candidates and may_be_guest(wish, named):
             return replace(seen, named=named, use=Use.GUEST)
-        return replace(seen, problem=_refused(wish, named, is_of_same_name=named.id in claims))
+        return replace(seen, problem=_refused(wish, named, is_of_same_name=named in candidates))
     if len(proven) == 1:
         return replace(seen, named=proven[0])
-    notices = tuple(name_taken() for _ in of(Claim.FOREIGN)[:1])
-    face = replace(seen.face, notices=notices)
-    return replace(seen, ambiguous=(*proven, *of(Claim.AMBIGUOUS)), face=face)
+    return replace(seen, ambiguous=tuple(candidates))
 
 
 def _refused(wish: Wish, named: LoadBalancer, *, is_of_same_name: bool) -> str:
@@ -569,11 +559,12 @@ def _refused(wish: Wish, named: LoadBalancer, *, is_of_same_name: bool) -> str:
     if not wish.may_use_foreign:
         return str(foreign_refused(wish, option))
     if is_of_same_name:
+        tag = for_tag(wish.owner.cluster, wish.namespace, wish.service)
         return (
             f"annotation {option}: load balancer {named.id} was created for a Service of this "
             "name, but nothing proves that it is this one: none of its addresses is in the status "
-            "of the Service, and none of its members is a node of this cluster. Fix: remove the "
-            "annotation"
+            "of the Service. Fix, if it is this Service's (by an operator): openstack loadbalancer "
+            f"set --tag {tag} {named.id}. Fix, if it is not: remove the annotation"
         )
     return (
         f"annotation {option}: load balancer {named.id} belongs to another cluster. Fix: remove "

@@ -34,7 +34,7 @@ from pileus.providers.openstack.balancer_steps import (
 )
 from pileus.providers.openstack.desired import Desired, Setup, balancer_name, desire
 from pileus.providers.openstack.floating_ip import FloatingIpChange, FloatingIpSpec
-from pileus.providers.openstack.marks import CREATED, SERVICE, for_tags, tags_of
+from pileus.providers.openstack.marks import CREATED, SERVICE, for_tag, for_tags, tags_of
 from pileus.providers.openstack.networks import Chosen, FloatingChoice, NetworkRequest
 from pileus.providers.openstack.octavia import LoadBalancer, Provisioning
 from pileus.providers.openstack.ownership import (
@@ -135,13 +135,14 @@ def _is_serial(setup: Setup) -> bool:
 def _ambiguity(desired: Desired) -> str:
     """It names no ID: the load balancer may be of others."""
     namespace, _, service = desired.service_name.rpartition("/")
+    tag = for_tag(desired.owner.cluster, namespace, service)
     return (
         f"a load balancer has the name {desired.name}, but nothing proves that it belongs to this "
-        "cluster: clusters with the same --cluster-name use the same names. Fix, if it is this "
-        "Service's (by an operator): add the namespace to --trusted-namespaces, and run: kubectl "
-        f"annotate service {service} --namespace={namespace} "
-        f"{annotations.LOAD_BALANCER_ID.name}=ID. Fix, if it is not: give this cluster another "
-        "--cluster-name, or rename the load balancer"
+        "cluster: clusters with the same --cluster-name use the same names. It is not used, and no "
+        "other one is created. Fix, if it is this Service's (by an operator): openstack "
+        f"loadbalancer set --tag {tag} ID. Fix, if it is of another cluster: openstack "
+        "loadbalancer set --tag pileus.dev/cluster=CLUSTER-ID-OF-THE-OTHER ID, or give this "
+        "cluster another --cluster-name"
     )
 
 

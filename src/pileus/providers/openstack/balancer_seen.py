@@ -86,11 +86,6 @@ class Parts:
         """Names of all members."""
         return frozenset(one.name or "" for each in self.members.values() for one in each)
 
-    @property
-    def addresses(self) -> frozenset[str]:
-        """Addresses of all members."""
-        return frozenset(one.address for each in self.members.values() for one in each)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Face:

@@ -8,11 +8,19 @@ The author of a Service chooses its name and annotations, and another cluster ma
 - the mark of this cluster and Service;
 - the Go program's name or tag for this Service together with an address that is published in the
   status of the Service, which its author cannot set;
+- the Go program's name or tag for this Service together with the tag
+  `pileus.dev/for=CLUSTER/NAMESPACE/SERVICE`, which an operator gave it;
 - the Go program's tag for this Service together with the mark of this cluster, if the Service was
-  created again.
+  created again and names it;
+- the Go program's name or tag for this Service together with a status that has no address but host
+  names, if the Service names it and its namespace is trusted (`--trusted-namespaces`).
 
-Without proof, a load balancer that a Service names is used only as `Use.GUEST`, and only if all
-Services on it are of the same namespace and cluster, if an operator gave it the tag
+Members prove nothing: nodes are replaced, and clusters may use the same addresses. While one with
+the Go program's name or tag for this Service has no proof and no mark of another cluster, it is not
+used, and no other one is created.
+
+Another load balancer that a Service names is used only as `Use.GUEST`, and only if all Services on
+it are of the same namespace and cluster, if an operator gave it the tag
 `pileus.dev/for=CLUSTER/NAMESPACE/SERVICE`, or if the namespace is trusted (`--trusted-namespaces`).
 A guest gets listeners on free ports and decides nothing else. Members of other listeners are
 changed (`pileus.dev/manage: members`) only with one of the two permissions of an operator: that the
@@ -21,10 +29,10 @@ namespace is the same is none.
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from ipaddress import ip_address
 
 from pileus.cloud.balancer import Owner, Wish
 from pileus.cloud.fingerprint import usual_address
-from pileus.dataclass import dataclass
 from pileus.providers.openstack.desired import PREFIX, balancer_name, legacy_name
 from pileus.providers.openstack.marks import CLUSTER, CREATED, SERVICE, for_tag, tags_of
 from pileus.providers.openstack.octavia import Listener, LoadBalancer, Pool, Provisioning
@@ -131,15 +139,6 @@ def service_in(name: str) -> tuple[str, str, str] | None:
             return None
 
 
-class Claim(StrEnum):
-    """Whether a load balancer with the Go program's name or tag of this Service is its own."""
-
-    PROVEN = "proven"
-    AMBIGUOUS = "ambiguous"
-    FOREIGN = "foreign"
-    """Not the Service's, so that it can get another one of the same name."""
-
-
 class Use(StrEnum):
     """What a Service may do with a load balancer that does not have its mark."""
 
@@ -154,38 +153,21 @@ def may_fill(wish: Wish, balancer: LoadBalancer, use: Use) -> bool:
     return use is Use.OWN or is_permitted(wish, balancer)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A load balancer with the name or the tag of this Service's, and without its mark."""
+def is_proven(wish: Wish, balancer: LoadBalancer, addresses: frozenset[str]) -> bool:
+    """Whether a candidate is this Service's own; see the proofs at the top.
 
-    balancer: LoadBalancer
-    addresses: frozenset[str]
-    """Its VIPs and floating IPs, and the host names that are published instead of them."""
-    members: frozenset[str]
-    """Addresses of all its members."""
-    is_selective: bool = False
-    """Whether nodes are selected as members: then those of before may not be among them."""
-
-    def claim(self, wish: Wish) -> Claim:
-        """Members never prove anything.
-
-        They tell whether one that nothing else is known of prevents the creation of another one,
-        and keep copies of trusted Services apart.
-        """
-        is_named = self.balancer.id == wish.adopts
-        is_of_cluster = cluster_of(self.balancer.tags) == wish.owner.cluster
-        published = frozenset(map(usual_address, wish.published))
-        if published & self.addresses or (is_named and is_of_cluster):
-            return Claim.PROVEN
-        ours = frozenset(
-            usual_address(one.address)
-            for node in (wish.spec.members if wish.spec else ())
-            for one in node.addresses
-        )
-        may_be_ours = self.is_selective or not self.members or bool(self.members & ours)
-        if is_named and wish.may_use_foreign and may_be_ours:
-            return Claim.PROVEN
-        return Claim.AMBIGUOUS if may_be_ours or is_named else Claim.FOREIGN
+    `addresses`: its VIPs and floating IPs, and the host names that are published instead of them.
+    An annotation may be a copy: it counts only with what no copy has, the mark of this cluster or
+    a status. A host name that the author chose is published instead of any address.
+    """
+    published = frozenset(map(usual_address, wish.published))
+    is_named = balancer.id == wish.adopts
+    if published & addresses or _has_permit(wish, balancer):
+        return True
+    if is_named and cluster_of(balancer.tags) == wish.owner.cluster:
+        return True
+    has_host_name = bool(published) and not any(map(_is_address, published))
+    return is_named and wish.may_use_foreign and has_host_name
 
 
 def candidates_of(
@@ -216,8 +198,20 @@ def candidates_of(
 
 def is_permitted(wish: Wish, balancer: LoadBalancer) -> bool:
     """Whether an operator lets the Service use a load balancer of others."""
+    return wish.may_use_foreign or _has_permit(wish, balancer)
+
+
+def _has_permit(wish: Wish, balancer: LoadBalancer) -> bool:
+    """Whether an operator gave the load balancer the tag for this Service of this cluster."""
     permit = for_tag(wish.owner.cluster, wish.namespace, wish.service)
-    return wish.may_use_foreign or bool(permit and permit in balancer.tags)
+    return bool(permit) and permit in balancer.tags
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ip_address(text))
+    except ValueError:
+        return False
 
 
 def may_be_guest(wish: Wish, balancer: LoadBalancer) -> bool:

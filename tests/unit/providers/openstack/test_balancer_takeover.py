@@ -46,7 +46,10 @@ WISH = Wish(
     service="multi",
 )
 PUBLISHED = replace(WISH, published=frozenset({"198.51.100.211"}))
-NAMED = replace(WISH, adopts=MULTI, may_use_foreign=True)
+HOST_NAME = frozenset({"multi.example.com"})
+"""In the status of a Service with the annotation `hostname`, instead of the address."""
+NAMED = replace(WISH, adopts=MULTI, may_use_foreign=True, published=HOST_NAME)
+FOR = "pileus.dev/for=cluster-1/default/multi"
 KINDS = ("loadbalancers", "listeners", "pools", "members", "healthmonitors", "floatingips")
 VOLATILE = {"tags", "updated_at", "revision_number", "provisioning_status", "operating_status"}
 
@@ -143,7 +146,7 @@ async def test_a_name_alone_is_no_proof_and_no_second_one_is_created() -> None:
     made = site()
     before = objects(made), tags(made)
 
-    with pytest.raises(Misconfigured, match=r"nothing proves.*load-balancer-id=ID") as refusal:
+    with pytest.raises(Misconfigured, match=rf"nothing proves.*set --tag {FOR} ID") as refusal:
         await made.settle(WISH)
 
     assert MULTI not in str(refusal.value)
@@ -151,12 +154,71 @@ async def test_a_name_alone_is_no_proof_and_no_second_one_is_created() -> None:
     assert (objects(made), tags(made)) == before
 
 
-async def test_one_of_another_cluster_with_the_same_name_is_not_touched() -> None:
-    """Its members are other nodes: this cluster gets a load balancer of its own, and a warning."""
+MEMBERS = ("the same", "others", "none", "selected by the Service", "selected by cloud.conf")
+
+
+def with_members(made: Site, which: str) -> Wish:
+    """Returns the wish of the Service; all nodes of before were exchanged, but for the first."""
+    new = replace(made.add_node("new"), labels={"pool": "new"})
+    if which == "selected by cloud.conf":
+        made.config = OpenStackConfig(
+            load_balancer=LoadBalancer(node_selector="pool=new", create_monitor=True)
+        )
+        made.restart()
+    members = {"the same": NODES, "none": frozenset[NodeRef]()}.get(which, frozenset({new}))
+    selects = which == "selected by the Service"
+    selector = parse_selector("pool=new") if selects else EVERY_NODE
+    return replace(WISH, spec=replace(SPEC, members=members), selector=selector)
+
+
+@pytest.mark.parametrize("which", MEMBERS)
+async def test_whose_a_load_balancer_is_does_not_depend_on_its_members(which: str) -> None:
+    """Without proof nothing is changed or created; with any, it is taken over."""
+    made = site()
+    wish = with_members(made, which)
+    before = objects(made), tags(made)
+
+    with pytest.raises(Misconfigured, match="nothing proves"):
+        await made.settle(wish)
+    copied = replace(wish, adopts=MULTI, may_use_foreign=True)
+    with pytest.raises(Misconfigured, match="nothing proves that it is this one"):
+        await made.settle(copied)
+    assert (objects(made), tags(made)) == before
+
+    for proof in (
+        replace(wish, published=PUBLISHED.published),
+        replace(copied, published=HOST_NAME),
+    ):
+        assert (await made.plan(proof))[
+            0
+        ] == f"~ tags of load balancer {MULTI}: mark of this Service"
+    made.api.change("loadbalancers", MULTI, {"tags": [FOR, "kube_service_ref_default_multi"]})
+    assert (await made.plan(wish))[0] == f"~ tags of load balancer {MULTI}: mark of this Service"
+
+
+@pytest.mark.parametrize("published", [frozenset[str](), frozenset({"198.51.100.7"})])
+async def test_a_copied_annotation_takes_nothing_from_another_cluster(
+    published: frozenset[str],
+) -> None:
+    """The Service was copied into a cluster of the same name that trusts its namespace, too."""
     made = site()
     before = objects(made), tags(made)
+
+    with pytest.raises(Misconfigured, match=f"set --tag {FOR} {MULTI}"):
+        await made.settle(replace(NAMED, published=published))
+
+    assert (objects(made), tags(made)) == before
+
+
+async def test_an_operator_says_that_one_of_the_same_name_is_of_another_cluster() -> None:
+    made = site()
     made.nodes = [made.add_node("node-1")]
     wish = replace(WISH, spec=replace(SPEC, members=frozenset(made.nodes)))
+    with pytest.raises(Misconfigured, match=r"is of another cluster.*pileus\.dev/cluster="):
+        await made.settle(wish)
+    known = made.api.record("loadbalancers", MULTI)["tags"]
+    made.api.change("loadbalancers", MULTI, {"tags": [*known, "pileus.dev/cluster=cluster-2"]})
+    before = objects(made), tags(made)
 
     seen = await made.settle(wish)
 
@@ -165,58 +227,6 @@ async def test_one_of_another_cluster_with_the_same_name_is_not_touched() -> Non
     kept = {id_: one for id_, one in objects(made).items() if id_ in before[0]}
     assert kept == before[0]
     assert {id_: one for id_, one in tags(made).items() if id_ in before[1]} == before[1]
-
-
-async def test_the_user_is_told_about_one_of_the_same_name() -> None:
-    made = site()
-    made.nodes = [made.add_node("node-1")]
-    wish = replace(WISH, spec=replace(SPEC, members=frozenset(made.nodes)))
-
-    seen = await made.seen(wish)
-
-    (notice,) = seen.face.notices
-    assert notice.reason == "LoadBalancerNameTaken"
-    assert MULTI not in notice.message
-
-
-async def test_a_copied_annotation_takes_nothing_from_another_cluster() -> None:
-    """The Service was copied with its annotations into a cluster with other nodes."""
-    made = site()
-    before = objects(made), tags(made)
-    made.nodes = [made.add_node("node-1")]
-    copied = replace(NAMED, spec=replace(SPEC, members=frozenset(made.nodes)))
-
-    with pytest.raises(Misconfigured, match="nothing proves that it is this one"):
-        await made.settle(copied)
-
-    assert (objects(made), tags(made)) == before
-
-
-@pytest.mark.parametrize("is_configured", [True, False])
-async def test_members_tell_nothing_about_a_service_that_selects_its_nodes(
-    is_configured: bool,
-) -> None:
-    """None of its members is selected now. It gets no second load balancer, and can be named."""
-    made = site()
-    selector = parse_selector("pool=new")
-    later = replace(made.add_node("later"), labels={"pool": "new"})
-    if is_configured:
-        made.config = OpenStackConfig(
-            load_balancer=LoadBalancer(node_selector="pool=new", create_monitor=True)
-        )
-        made.restart()
-    wish = replace(
-        WISH,
-        spec=replace(SPEC, members=frozenset({later})),
-        selector=EVERY_NODE if is_configured else selector,
-    )
-    before = objects(made), tags(made)
-
-    with pytest.raises(Misconfigured, match="nothing proves"):
-        await made.settle(wish)
-    assert (objects(made), tags(made)) == before
-    lines = await made.plan(replace(wish, adopts=MULTI, may_use_foreign=True))
-    assert lines[0] == f"~ tags of load balancer {MULTI}: mark of this Service"
 
 
 async def test_two_clusters_of_one_name_do_not_touch_each_others_load_balancers() -> None:

@@ -114,6 +114,15 @@ async def test_a_load_balancer_of_others_is_not_used(
     assert "--trusted-namespaces" in await refused(site, wish)
 
 
+async def test_a_host_name_in_the_status_is_no_proof_without_a_trusted_namespace() -> None:
+    """The author of a Service chooses the host name that is published."""
+    site = Site()
+    balancer = foreign(site, name=OURS, tags=(OURS,))
+    wish = tenant(site, adopts=balancer["id"], published=frozenset({"web.example.com"}))
+
+    assert "--trusted-namespaces" in await refused(site, wish)
+
+
 async def test_one_of_another_cluster_is_not_used_also_from_a_trusted_namespace() -> None:
     site = Site()
     theirs = Owner("cluster-2", "uid-1")

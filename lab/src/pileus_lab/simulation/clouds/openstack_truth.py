@@ -189,6 +189,7 @@ class TruthOf:
         return Balancer(
             id=f"{one['id']}/{owner.uid}" if owner and is_guest else one["id"],
             owner=owner,
+            name_in_doubt="" if owner else one["name"],
             addresses=(
                 outside["floating_ip_address"] if outside else one["vip_address"],
                 *(each["ip_address"] for each in one["additional_vips"]),

@@ -70,6 +70,9 @@ class Balancer:
     """Whether it was left to others that use it, too."""
     is_remains: bool = False
     """Whether it is deleted, and only parts beside it are left, which have to be deleted, too."""
+    name_in_doubt: str = ""
+    """Its name, if it has no mark and a Service that has none waits for an operator because of it:
+    it may be of another cluster."""
     twin_of: Owner | None = None
     """The owner in its mark, if another balancer has the same: this one has to be deleted, as if it
     were of a Service that does not exist (`owner`)."""

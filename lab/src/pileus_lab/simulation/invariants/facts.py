@@ -384,7 +384,7 @@ class Facts:
         """Whether it requests something that the cloud cannot provide, or that is not its own."""
         if is_beyond(self.abilities, service) or named_of_others(self.account, service):
             return True
-        if self._admits_no_client(service):
+        if self._admits_no_client(service) or self._is_name_in_doubt(service):
             return True
         wanted, ports = text(service, "spec", "loadBalancerIP"), rows(service, "spec", "ports")
         is_asking = text(service, "spec", "type") == "LoadBalancer"
@@ -400,6 +400,13 @@ class Facts:
         if balancer is not None:
             families &= _families(balancer.addresses)
         return bool(ranges) and families.isdisjoint(_families(ranges))
+
+    def _is_name_in_doubt(self, service: Obj) -> bool:
+        """Whether an unmarked balancer has its name, so that none is created beside it."""
+        uid = text(service, "metadata", "uid")
+        own = self.balancer_of(uid)
+        names = {one.name_in_doubt for one in self.account.truth().balancers.values()}
+        return (own is None or own.is_remains) and f"a{uid.replace('-', '')}"[:32] in names
 
     def is_wanted(self, uid: str) -> bool:
         """Whether a Service with that UID wants a balancer now."""
