@@ -158,7 +158,7 @@ def _requests() -> str:
         ("lookup of more nodes", "a list of the servers of the project, and their ports"),
         (
             "check of unchanged load balancers",
-            "lists of load balancers, pools and floating IPs for all Services together",
+            "lists of load balancers, pools and floating IPs for all; after a start, listeners",
         ),
         (
             "full check of a load balancer, every 10 minutes",

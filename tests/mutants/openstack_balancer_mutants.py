@@ -380,4 +380,11 @@ OPENSTACK_BALANCERS = (
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
     ),
+    Mutant(
+        name="what another program changed in listeners is found by full checks alone",
+        module="providers.openstack.balancer_observation",
+        before=" or await self._listeners_differ(wish, found, listeners)",
+        after="",
+        tests=_CHANGES,
+    ),
 )

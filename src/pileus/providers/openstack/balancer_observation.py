@@ -59,6 +59,7 @@ from pileus.providers.openstack.ownership import (
     may_serve,
     twins_of,
 )
+from pileus.providers.openstack.port_plan import has_other_listeners
 from pileus.providers.openstack.recent import Known, Recent
 from pileus.providers.openstack.security_group import SecurityGroups
 from pileus.telemetry.log import Log
@@ -322,12 +323,17 @@ class Observer:
     async def _with_parts(self, wish: Wish, seen: Seen, listeners: Listeners) -> Seen:
         """Returns the state with all parts, unless nothing has to be changed or can be."""
         subject = seen.subject
-        if subject is None or seen.is_busy or not self._needs_parts(wish, seen):
+        if subject is None or seen.is_busy or not await self._needs_parts(wish, seen, listeners):
             return seen
         pools, owner = (seen.pools, seen.owner) if seen.found is not None else ((), None)
         return replace(seen, parts=await self._parts_of(subject, listeners, pools, owner))
 
-    def _needs_parts(self, wish: Wish, seen: Seen) -> bool:
+    async def _needs_parts(self, wish: Wish, seen: Seen, listeners: Listeners) -> bool:
+        """The stamp tells nothing about settings of parts that another program changed.
+
+        After a start, or any change of the load balancer, listeners are compared as well: they have
+        the source ranges, which the Go program narrows to one IP family.
+        """
         found, expected = seen.found, self._expected.pop(seen.owner, None)
         if found is not None and wish.spec is None:
             return self._needs_pools(wish, found)
@@ -340,7 +346,16 @@ class Observer:
             Outcome(fingerprint, tuple(sorted(len(one.members) for one in seen.pools))),
         ):
             self._complete[seen.owner] = looks
-        return not (seen.has_stamp(fingerprint) or self._complete.get(seen.owner) == looks)
+        if self._complete.get(seen.owner) == looks:
+            return False
+        if not seen.has_stamp(fingerprint) or await self._listeners_differ(wish, found, listeners):
+            return True
+        self._complete[seen.owner] = looks
+        return False
+
+    async def _listeners_differ(self, wish: Wish, found: LoadBalancer, known: Listeners) -> bool:
+        desired = self._desired(wish)
+        return bool(desired and has_other_listeners(desired, found, await known.of(found)))
 
     async def _finished(self, wish: Wish, seen: Seen, lists: Lists) -> Seen:
         desired = self._desired(wish)

@@ -76,6 +76,7 @@ ABILITIES = Abilities(
         lists=(
             PagedList(page_size=PAGE, per_balancer=1),
             PagedList(page_size=PAGE, per_balancer=MOST_POOLS),  # pools
+            PagedList(page_size=PAGE, per_balancer=MOST_POOLS),  # listeners, after a start
             PagedList(page_size=PAGE, per_balancer=1),  # floating IPs
             PagedList(),  # the version, once
             PagedList(per_route=1),  # the router, with all of its routes
@@ -94,12 +95,13 @@ ABILITIES = Abilities(
     deadlines=Deadlines(per_item=1.0),
     batches=Batches(window=0.1, size=100),
 )
-"""Requests of a quick check: load balancers, pools and floating IPs, and once the version. Of the
-parts of one load balancer: its listeners, its pools, and members and monitor of each pool. Of a
-node without a provider ID: its name, and the UUID that its firmware reports. A list of routes reads
-the router, its interfaces and the ports of its networks. A change is one write, and one more
-request if it reads the tags that others set, or marks a new floating IP. Each further subnet that
-is tried for a floating IP costs one more: `floating-subnet-tags` may name several."""
+"""Requests of a quick check: load balancers, pools and floating IPs, and after a start listeners
+and the version. Of the parts of one load balancer: its listeners, its pools, and members and
+monitor of each pool. Of a node without a provider ID: its name, and the UUID that its firmware
+reports. A list of routes reads the router, its interfaces and the ports of its networks. A change
+is one write, and one more request if it reads the tags that others set, or marks a new floating IP.
+Each further subnet that is tried for a floating IP costs one more: `floating-subnet-tags` may name
+several."""
 
 
 def abilities_of(config: OpenStackConfig) -> Abilities:

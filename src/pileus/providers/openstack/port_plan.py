@@ -64,6 +64,17 @@ class PortPlan:
                 yield from deletion_of(listener, self.parts)
         yield from self._unused_pools()
 
+    def has_other_listeners(self) -> bool:
+        """Whether a listener has other settings than it should have, or is missing."""
+        listeners = self._listeners
+        for port in map(self._admitting, self.desired.ports):
+            listener = listeners.get((port.port, port.transport.value))
+            if listener is None or listener.protocol != port.protocol:
+                return True
+            if any(_listener_changes(port, listener)):
+                return True
+        return False
+
     def members(self, *, also_of_others: bool) -> Iterator[Change]:
         """Yields the changes of members alone, also on a load balancer without our mark.
 
@@ -199,6 +210,13 @@ class PortPlan:
         for pool in self.parts.pools:
             if not pool.listeners and self.desired.owner.uid in services_of(pool.tags):
                 yield Change(Effect.DELETE, f"unused pool {pool.id}", DeletePart("pool", pool.id))
+
+
+def has_other_listeners(
+    desired: Desired, balancer: octavia.LoadBalancer, listeners: tuple[octavia.Listener, ...]
+) -> bool:
+    """Whether settings of listeners differ from the desired ones, without reading other parts."""
+    return PortPlan(desired, balancer, Parts(listeners), "").has_other_listeners()
 
 
 def _kept(port: Port, current: Iterable[octavia.Member]) -> Iterator[Member]:

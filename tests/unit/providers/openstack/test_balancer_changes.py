@@ -106,6 +106,26 @@ async def test_an_open_listener_with_two_families_is_open_to_both(kept: list[str
     assert site.listeners()[80, "TCP"]["allowed_cidrs"] == ["0.0.0.0/0", "::/0"]
 
 
+async def test_after_a_start_a_quick_check_finds_what_the_go_manager_narrowed() -> None:
+    """The stamp is still there: it tells which parts there are, not how they are configured."""
+    site = with_ipv6()
+    both = site.wish(site.spec(families=("IPv4", "IPv6")))
+    await site.settle(both, deep=True)
+    for one in site.api.records("listeners"):
+        narrowed = {"listener": {"allowed_cidrs": ["0.0.0.0/0"]}}
+        site.octavia("PUT", f"listeners/{one['id']}", narrowed)
+        site.api.now += 5
+    site.restart()
+
+    assert await site.plan(both, deep=False) == [
+        f"~ listener of port {port}: allowed_cidrs" for port in ("80/TCP", "443/TCP", "53/UDP")
+    ]
+    await site.settle(both)
+
+    ranges = {tuple(one["allowed_cidrs"]) for one in site.api.records("listeners")}
+    assert ranges == {("0.0.0.0/0", "::/0")}
+
+
 async def test_a_second_family_that_the_load_balancer_lacks_gets_no_ranges() -> None:
     """Octavia refuses them: the load balancer is older than the second family of the Service."""
     site = with_ipv6()

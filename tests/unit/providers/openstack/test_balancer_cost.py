@@ -1,7 +1,6 @@
 """How many requests load balancers of OpenStack cost, counted on the model."""
 
 from dataclasses import replace
-from math import ceil
 
 from pileus.cloud.balancer import Listener, Wish
 from pileus.providers.openstack.balancer_seen import Seen
@@ -86,6 +85,7 @@ async def test_what_another_client_changed_meanwhile_is_noticed() -> None:
 
 
 async def test_an_unchanged_load_balancer_costs_no_write_and_at_most_four_reads() -> None:
+    """And another one after a start: another program may have changed its listeners."""
     site = Site(nodes=50)
     wish = site.wish()
     await site.settle(wish, deep=True)
@@ -96,7 +96,7 @@ async def test_an_unchanged_load_balancer_costs_no_write_and_at_most_four_reads(
         site.api.calls.clear()
         assert await site.changes(wish) == ()
         assert site.writes == []
-        assert len(site.reads) <= 4
+        assert len(site.reads) <= 4 + is_new_process
 
 
 async def test_a_node_that_is_added_costs_one_write_per_pool() -> None:
@@ -127,7 +127,7 @@ async def test_after_a_node_was_added_a_check_costs_no_write_and_at_most_four_re
     assert len(site.reads) <= 4
 
 
-async def test_a_restart_reads_a_page_per_hundred_load_balancers() -> None:
+async def test_a_restart_reads_each_list_once() -> None:
     site = Site(nodes=1, internal_lb=True)
     spec = site.spec(listeners=ONE_PORT)
     wishes = [site.wish(spec, service=f"web-{n}") for n in range(300)]
@@ -143,8 +143,13 @@ async def test_a_restart_reads_a_page_per_hundred_load_balancers() -> None:
         for wish in wishes
     )
     assert site.writes == []
-    pages = [call for call in site.reads if call.path != "/"]
-    assert len(pages) <= ceil(len(wishes) / 100)
+    assert sorted(call.path for call in site.reads) == [
+        "/",
+        "/v2.0/floatingips",
+        "/v2.0/lbaas/listeners",
+        "/v2.0/lbaas/loadbalancers",
+        "/v2.0/lbaas/pools",
+    ]
 
 
 async def _settle_all(site: Site, wishes: list[Wish]) -> None:
