@@ -138,7 +138,7 @@ class LoadBalancer(LoadBalancerClass):
     """`[LoadBalancer]`: defaults of the load balancers of Services."""
 
     enabled: Annotated[Flag, "Manage load balancers."] = True
-    lb_version: Annotated[Text, "Only v2.", Known(("v2",))] = ""
+    lb_version: Annotated[Text, "Only v2.", Known(("v2",), is_complete=False)] = ""
     lb_provider: Annotated[
         Text,
         "Provider of Octavia.",

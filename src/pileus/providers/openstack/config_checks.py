@@ -257,6 +257,8 @@ def _networking(order: str) -> Found:
 
 
 def _balancer(balancer: LoadBalancer) -> Found:
+    if balancer.lb_version not in {"", "v2"}:
+        yield "lb-version", f'"{balancer.lb_version}" is not supported. Fix: lb-version = v2'
     is_amphora = balancer.lb_provider in {"amphora", "amphorav2", "octavia"}
     if balancer.lb_method == "SOURCE_IP_PORT" and is_amphora:
         yield (
