@@ -16,7 +16,7 @@ import pytest
 import yaml
 from tools import openstack_reference
 
-from pileus.providers.openstack import annotations, config_checks
+from pileus.providers.openstack import annotations, config_checks, volume_records
 from pileus.providers.openstack.cloud_conf import read_cloud_conf
 from pileus.providers.openstack.config import CLASS_SECTION, SECTIONS, LoadBalancerClass, keys_of
 
@@ -186,3 +186,15 @@ def test_what_the_plan_of_a_take_over_adds_is_named_where_plans_are_explained() 
     assert sorted(added) == ["pileus.dev/Ready", "pileus.dev/Served", "pileus.dev/written"]
     assert [each for each in added if f"`{each}`" not in explained] == []
     assert len(re.findall(r"^  [~+-] ", shown, re.MULTILINE)) == len(tagged) + 1, "other lines"
+
+
+def test_the_page_names_all_metadata_that_marks_volumes_and_snapshots():
+    rows = [
+        row for row in openstack_reference.page().splitlines() if row.startswith("| metadata `")
+    ]
+    named = {name for row in rows for name in re.findall(r"`([a-z./-]+/[a-z-]+)`", row)}
+    labels = {"kubernetes.io/created-for/pvc/name"}
+
+    marks = {volume_records.CLUSTER, volume_records.VOLUME, volume_records.SNAPSHOT}
+    assert named == marks | {volume_records.CSI_CLUSTER} | labels
+    assert named - labels == volume_records.OWN - volume_records.OF_CINDER

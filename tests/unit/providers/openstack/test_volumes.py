@@ -245,6 +245,23 @@ async def test_the_first_acceptable_zone_that_cinder_has_is_chosen() -> None:
     assert volume.topology[ZONE_LABEL] == "az-2"
 
 
+def test_the_refusal_of_a_zone_names_the_zones_and_the_key_of_cloud_conf() -> None:
+    """Servers are often in other zones than the one that Cinder has by default."""
+    spec = replace(SPEC, topologies=({ZONE_LABEL: "az-2"}, {ZONE_LABEL: "az-1"}))
+    refusal = (
+        "volumes cannot be created in {'topology.kubernetes.io/zone': 'az-1'} or "
+        "{'topology.kubernetes.io/zone': 'az-2'}. Cinder has the zones nova, spare in region "
+        "RegionOne. Fix: set ignore-volume-az in [BlockStorage] of cloud.conf if the zones of Nova "
+        "and Cinder differ and every server can attach every volume"
+    )
+
+    with pytest.raises(Rejected) as refused:
+        Places("RegionOne").chosen(spec, ("nova", "spare"))
+
+    assert str(refused.value) == refusal
+    assert Places("RegionOne", ignores_zones=True).chosen(spec, ("nova", "spare")) == ""
+
+
 async def test_with_ignore_volume_az_the_zones_of_servers_do_not_count() -> None:
     bench = Bench(config=BlockStorage(ignore_volume_az=True))
     spec = replace(SPEC, topologies=({ZONE_LABEL: "az1"},))
