@@ -55,6 +55,7 @@ QUIET = 20.0
 QUIET_LIMIT = 300.0
 UNCHANGED = "restart, nothing changed"
 """Has no time: the managers have nothing to do, and nothing shows when they have done it."""
+EARLY = "start with Services and nodes that are not initialized"
 READS = ("GET", "HEAD")
 
 
@@ -73,6 +74,10 @@ class Run:
     """All work of one manager."""
 
     manager: str
+    first_address: float = 0.0
+    """Seconds from the start with `EARLY` until the first Service has an address."""
+    member_writes: int = 0
+    """Requests that set members after the creation of load balancers, with `EARLY`."""
     phases: list[Phase] = field(default_factory=list[Phase])
     balancers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
@@ -91,6 +96,20 @@ class Measured:
         self.quiet()
         self.run.phases.append(Phase(name, seconds, self._counts(since)))
         print(f"{self.run.manager}: {name}: {seconds:.1f} s", file=sys.stderr, flush=True)
+
+    def early(self) -> None:
+        """Initializes nodes, and gives an address and all members to Services that are there."""
+        since, started = time.time(), time.monotonic()
+        self.manager.eventually(
+            "an address", lambda: any(self.cluster.ingress(name) for name in SERVICES)
+        )
+        self.run.first_address = time.monotonic() - started
+        self.manager.has_addresses(self.cluster, *SERVICES)
+        for node in self.cluster.project.servers:
+            _have_member(self.cluster, self.manager, node)
+        sent = [each for each in self._requests() if each["t"] >= since]
+        is_write = [each["method"] not in READS and "/members" in each["path"] for each in sent]
+        self.run.member_writes = sum(is_write)
 
     def begins(self, since: float) -> None:
         """Waits for the first request after a point in time."""
@@ -123,8 +142,11 @@ class Measured:
 def measure(cluster: Cluster, manager: str) -> Run:
     run = Run(manager)
     start = go_ccm if manager == "Go" else pileus
+    _create_objects(cluster)
     with start(cluster) as process:
         at_work = Measured(cluster, process, run)
+        at_work.phase(EARLY, at_work.early)
+        _delete(cluster, process)
         for name in cluster.project.servers:
             process.eventually(f"{name} is initialized", partial(_is_initialized, cluster, name))
         at_work.quiet()
@@ -144,19 +166,28 @@ def _is_initialized(cluster: Cluster, name: str) -> bool:
 
 
 def _create(cluster: Cluster, manager: Manager) -> None:
+    _create_objects(cluster)
+    manager.has_addresses(cluster, *SERVICES)
+
+
+def _create_objects(cluster: Cluster) -> None:
     for name, spec in SERVICES.items():
         given = dict(spec)
         cluster.create_service(name, *given.pop("ports", (80,)), **given)
-    manager.has_addresses(cluster, *SERVICES)
 
 
 def _add_node(cluster: Cluster, manager: Manager) -> None:
     cluster.project.add_servers("node-4")
     cluster.add_nodes("node-4")
+    _have_member(cluster, manager, "node-4")
+
+
+def _have_member(cluster: Cluster, manager: Manager, node: str) -> None:
+    """Waits until the node is a member of every load balancer."""
 
     def joined(name: str) -> bool:
         pools = balancer_of(cluster, name).members
-        return all("node-4" in {member["name"] for member in members} for members in pools)
+        return all(node in {member["name"] for member in members} for members in pools)
 
     for name in SERVICES:
         manager.eventually(f"{name} has the new member", lambda name=name: joined(name))
@@ -214,6 +245,12 @@ def page(runs: list[Run]) -> Iterator[str]:
             seconds = "" if phase.name == UNCHANGED else f"{phase.seconds:.1f}"
             cells += [str(_sum(phase, "reads")), str(_sum(phase, "writes")), seconds]
         yield f"| {' | '.join(cells)} |"
+    yield ""
+    for run in runs:
+        yield (
+            f"{run.manager}, with Services that exist before nodes are initialized: the first "
+            f"address after {run.first_address:.1f} s, {run.member_writes} writes of members."
+        )
     yield ""
     yield "Requests by service (reads + writes):"
     yield ""
