@@ -75,7 +75,7 @@ def may(kubeconfig: Path, group: str, *request: str) -> bool:
 NEEDED = (
     ("get", "leases/cloud-controller-manager"),
     ("list", "pods"),
-    ("get", "pods/https:pileus-a:10258", "--subresource=proxy"),
+    ("get", "pods/https:pileus-a:10292", "--subresource=proxy"),
     ("get", "/history/v1/entries"),
 )
 """What `pileus history` requests if the leader is the pod pileus-a."""
@@ -83,7 +83,7 @@ BEYOND = (
     ("get", "pods", "--subresource=proxy"),
     ("get", "pods/https:etcd-a:2379", "--subresource=proxy"),
     ("get", "pods/https:pileus-a:10250", "--subresource=proxy"),
-    ("create", "pods/https:pileus-a:10258", "--subresource=proxy"),
+    ("create", "pods/https:pileus-a:10292", "--subresource=proxy"),
     ("get", "leases/kube-controller-manager"),
     ("update", "leases/cloud-controller-manager"),
     ("list", "secrets"),

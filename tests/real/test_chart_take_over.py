@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from pileus.testing.control_plane import ControlPlane
+from pileus.server.settings import ServingOptions
+from pileus.settings.declare import flag_of
+from pileus.testing.control_plane import ControlPlane, free_ports
 from tests.real.access import ACCOUNT, GROUPS
 from tests.real.manager import PROGRAM, Lab, eventually, is_initialized, register, running
 
@@ -49,6 +51,10 @@ OURS = (
     f"clusterrolebinding/{NAME}",
     f"role/{NAME}:leader-election",
     f"rolebinding/{NAME}:leader-election",
+)
+KINDS = (
+    "serviceaccounts,secrets,deployments,daemonsets,poddisruptionbudgets,"
+    "roles,rolebindings,clusterroles,clusterrolebindings"
 )
 THEIRS = (
     "serviceaccount/cloud-controller-manager",
@@ -159,7 +165,8 @@ def both(clean: ControlPlane, tmp_path: Path) -> Iterator[Installations]:
     yield made
     for release in made.helm("list", "--short").split():
         made.helm("uninstall", release)
-    for name in (*OURS, *THEIRS):
+    clean.kubectl("delete", KINDS, HERE, "--selector=app.kubernetes.io/part-of=pileus")
+    for name in THEIRS:
         clean.kubectl("delete", name, HERE, "--ignore-not-found", "--wait=false")
 
 
@@ -232,3 +239,39 @@ def test_a_secret_that_no_chart_owns_serves_both_managers(both: Installations) -
     assert secret["secretName"] == "cloud-config"
     assert "--cloud-config=/etc/cloud/cloud.conf" in pod["containers"][0]["args"]
     assert both.config_of("cloud-config", "cloud.conf") == CONFIG
+
+
+def port_of(both: Installations, workload: str) -> int:
+    """Returns the port on the host network at which a manager's container is told to listen."""
+    found = json.loads(both.cluster.kubectl("get", workload, HERE, "--output=json"))
+    pod = found["spec"]["template"]["spec"]
+    flags = dict(word.partition("=")[::2] for word in pod["containers"][0]["args"])
+    assert pod["hostNetwork"] is True
+    return int(flags.get("--secure-port", flag_of(ServingOptions, "port").default))
+
+
+@pytest.mark.parametrize(("go", "pileus"), WAYS)
+def test_both_managers_run_on_one_host_and_each_leads_when_the_other_ends(
+    both: Installations, lab: Lab, go: tuple[Step, Step], pileus: tuple[Step, Step]
+) -> None:
+    """A second Pileus is the Go manager: it listens where the container of that is told to."""
+    go[0](both)
+    pileus[0](both)
+    theirs, ours = port_of(both, THEIRS[2]), port_of(both, OURS[2])
+    free = dict(zip((theirs, ours), free_ports(2), strict=True))
+
+    with running(both.cluster, lab, f"--secure-port={free[theirs]}") as before:
+        before.port = free[theirs]
+        before.wait_leading()
+        with running(both.cluster, lab, f"--secure-port={free[ours]}") as manager:
+            manager.port = free[ours]
+            eventually("a candidate", lambda: manager.get("/readyz")[0] == 200)
+            assert not manager.leads()
+            before.end()
+            manager.wait_leading()
+            with running(both.cluster, lab, f"--secure-port={free[theirs]}") as after:
+                after.port = free[theirs]
+                eventually("a candidate again", lambda: after.get("/readyz")[0] == 200)
+                assert not after.leads()
+                manager.end()
+                after.wait_leading()

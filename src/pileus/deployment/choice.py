@@ -22,6 +22,9 @@ SIDECARS = "registry.k8s.io/sig-storage"
 KUBELET = "/var/lib/kubelet"
 CONFIG_KEY = "cloud-config"
 """Key of the provider's file in the Secret, and its name in /etc/cloud."""
+SECURE_PORT = 10292
+"""Port of pods unless --secure-port is given: beside the pods of a Go manager on the same host
+network, which use the framework's 10258, in both directions of a take-over."""
 DEFAULT_PORT = "6443"
 DEFAULT_PROMETHEUS = "monitoring/prometheus-k8s"
 """The service account of Prometheus in kube-prometheus."""

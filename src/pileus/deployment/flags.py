@@ -22,6 +22,7 @@ from pileus.deployment.choice import (
     DEFAULT_IMAGE,
     DEFAULT_PROMETHEUS,
     NODE,
+    SECURE_PORT,
     Account,
     ApiServer,
     Choice,
@@ -149,6 +150,7 @@ OWN = Group(
 CONFIG = flag_of(CommandSettings, "config_file")
 CLOUD_CONFIG = flag_of(CloudSettings, "config_file")
 MIGRATION_CONFIG = flag_of(LeaderMigrationSettings, "config_file")
+PORT = flag_of(ServingOptions, "port")
 PORT_SHARING = flag_of(ServingOptions, "permit_port_sharing")
 ACCESS = tuple(flag_of(ClientSettings, name) for name in ("kubeconfig", "master"))
 FILES = {CONFIG: "config.yaml", MIGRATION_CONFIG: "leader-migration.yaml"}
@@ -167,8 +169,9 @@ Read = Callable[[str], bytes]
 
 def chosen(values: Values, read: Read, registry: Registry = PROVIDERS) -> Choice:
     """Returns what the command line asks for. Raises InvalidChoice."""
-    config = build_config(values)
     shape = _shape(values)
+    values = _with_port(values, shape)
+    config = build_config(values)
     _check_output(values[OUTPUT], shape)
     _check_names(values)
     _check(config, registry)
@@ -192,6 +195,12 @@ def chosen(values: Values, read: Read, registry: Registry = PROVIDERS) -> Choice
         webhook_url=_webhook_url(values, config[WebhookSettings], shape),
         webhook_ca=_webhook_ca(values, config[WebhookSettings], read),
     )
+
+
+def _with_port(values: Values, shape: Shape) -> Values:
+    if shape is Shape.EXTERNAL or values.given(PORT):
+        return values
+    return values.with_flag(PORT, SECURE_PORT)
 
 
 def _webhook_url(values: Values, settings: WebhookSettings, shape: Shape) -> str:

@@ -46,6 +46,12 @@ class Values:
     def __getitem__(self, declaration: Declaration[T]) -> T:
         return cast("T", self._given.get(declaration.name, declaration.default))
 
+    def with_flag(self, declaration: Declaration[T], value: T) -> "Values":
+        """Returns the values as if this one were given as a flag."""
+        made = Values({**self._given, declaration.name: value})
+        made._sources = {**self._sources, declaration.name: Source.FLAG}
+        return made
+
     def given(self, declaration: Declaration[object]) -> bool:
         """Returns whether the user gave a value, even if it equals the default."""
         return declaration.name in self._given

@@ -45,6 +45,43 @@ def test_flags_of_the_manager_become_arguments_of_the_container():
     assert "--controllers=*,-service-lb-controller" in arguments
 
 
+@pytest.mark.parametrize(("shape", "kind"), [("--ha", "Deployment"), ("--daemonset", "DaemonSet")])
+def test_pods_listen_beside_a_go_manager_on_the_same_host(shape: str, kind: str):
+    manager = container(printed(OPENSTACK, shape), kind)
+
+    assert "--secure-port=10292" in manager["args"]
+    assert {manager[probe]["httpGet"]["port"] for probe in PROBES} == {10292}
+
+
+PROBES = ("livenessProbe", "readinessProbe")
+CHOSEN = [
+    pytest.param(("--secure-port=10258",), {}, id="flag"),
+    pytest.param((), {"PILEUS_SECURE_PORT": "10258"}, id="variable"),
+    pytest.param(("--config=CONFIG",), {}, id="file"),
+]
+
+
+@pytest.mark.parametrize(("flags", "environment"), CHOSEN)
+def test_a_port_that_is_given_is_kept(
+    tmp_path: Path, flags: tuple[str, ...], environment: dict[str, str]
+):
+    file = tmp_path / "config.yaml"
+    file.write_text("secure-port: 10258\n")
+    line = (each.replace("CONFIG", str(file)) for each in flags)
+
+    _, out, _ = call(OPENSTACK, *line, **environment)
+
+    manager = container(list(yaml.safe_load_all(out)))
+    assert "--secure-port=10292" not in manager["args"]
+    assert {manager[probe]["httpGet"]["port"] for probe in PROBES} == {10258}
+
+
+def test_a_manager_outside_of_pods_keeps_the_port_of_the_framework():
+    _, out, _ = call(OPENSTACK, "--external", "-o", "systemd")
+
+    assert "--secure-port" not in out
+
+
 CONFIG = (
     "[Global]\nauth-url = https://keystone.example/v3\napplication-credential-id = a\n"
     "application-credential-secret = b\nregion = one\n"

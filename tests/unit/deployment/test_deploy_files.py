@@ -12,6 +12,8 @@ from tools.deploy_files.__main__ import ROOT, files
 from pileus import version
 from pileus.app.registry import CONTROLLERS
 from pileus.deployment.commented import Commented, documents
+from pileus.server.settings import ServingOptions
+from pileus.settings.declare import flag_of
 
 GENERATED = files()
 MANAGER, PROGRAM = "pileus-cloud-controller-manager", "cloud-controller-manager"
@@ -92,6 +94,17 @@ def workloads(name: str) -> dict[str, dict[str, Any]]:
         for each in documents_of(name)
         if "template" in each.get("spec", {})
     }
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_the_manager_listens_beside_one_of_the_go_framework_on_the_same_host(name: str):
+    (manager,) = workloads(name)[MANAGER]["containers"]
+    given = dict(word.partition("=")[::2] for word in manager["args"])
+    port = int(given["--secure-port"])
+
+    assert port != flag_of(ServingOptions, "port").default
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert manager[probe]["httpGet"]["port"] == port
 
 
 LOCKED = {
