@@ -285,7 +285,8 @@ def pod_of(host: str, pods: Sequence[Pod]) -> Pod | None:
     """Returns the running pod of the manager on a host.
 
     On the host network the name of the host is that of the node, perhaps with its domain;
-    otherwise it is the name of the pod.
+    otherwise it is the name of the pod. On a node that has the pod of another manager as well, the
+    one with "pileus" in its name or its container is meant.
     """
     running = [pod for pod in pods if pod.status.phase == "Running"]
     for pod in running:
@@ -293,7 +294,11 @@ def pod_of(host: str, pods: Sequence[Pod]) -> Pod | None:
             return pod
     ours = [pod for pod in running if any(m in word for word in pod.words for m in MARKS)]
     short = host.partition(".")[0]
-    return next((pod for pod in ours if pod.spec.node_name.partition(".")[0] == short), None)
+    there = [pod for pod in ours if pod.spec.node_name.partition(".")[0] == short]
+    surely = (
+        pod for pod in there if any(MARKS[0] in word for word in (pod.metadata.name, *pod.words))
+    )
+    return next(surely, there[0] if there else None)
 
 
 def port_of(pod: Pod, usual: int) -> int:

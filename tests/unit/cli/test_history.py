@@ -203,6 +203,15 @@ def test_the_pod_of_the_leader_is_found_by_its_name_or_its_node(
     assert (one.metadata.name if one else None) == found
 
 
+def test_the_pod_of_another_manager_on_the_node_is_not_asked() -> None:
+    words = ("cloud-controller-manager",)
+    go = pod("openstack-cloud-controller-manager-x", "control-1", args=words, image="go:1")
+    own = pod("pileus-cloud-controller-manager-x", "control-1", args=words, image="own:1")
+
+    assert pod_of("control-1", (go, own)) is own
+    assert pod_of("control-1", (go,)) is go
+
+
 def test_the_port_is_that_of_the_command() -> None:
     assert port_of(pod("a", "n", args=("--secure-port=10300",)), 10258) == 10300
     assert port_of(pod("a", "n"), 10258) == 10258
