@@ -72,6 +72,42 @@ def test_own_accounts_replace_the_one_account_and_leave_no_right_behind(
         clean.kubectl(*asks)
 
 
+FOREIGN = ("serviceaccount", "node-controller", "--namespace=kube-system")
+"""The account that kube-controller-manager creates with --use-service-account-credentials."""
+OWN_ACCOUNTS = "use-service-account-credentials"
+
+
+@pytest.fixture
+def foreign(clean: ControlPlane) -> str:
+    clean.kubectl("delete", *FOREIGN, "--ignore-not-found")
+    clean.kubectl("create", *FOREIGN)
+    return clean.kubectl("get", *FOREIGN, "--output=json")
+
+
+def test_manifests_with_own_accounts_leave_the_account_of_another_program_as_it_is(
+    clean: ControlPlane, foreign: str
+) -> None:
+    with applied(clean, manifests(f"--{OWN_ACCOUNTS}")):
+        assert clean.kubectl("get", *FOREIGN, "--output=json") == foreign
+
+    assert clean.kubectl("get", *FOREIGN, "--output=json") == foreign
+
+
+@NEEDS_HELM
+def test_the_chart_with_own_accounts_leaves_the_account_of_another_program_as_it_is(
+    clean: ControlPlane, foreign: str
+) -> None:
+    release = ("pileus", "--namespace=kube-system", f"--kubeconfig={clean.admin}")
+    values = ("--set=cloudProvider=openstack", f"--set=flags.{OWN_ACCOUNTS}=true")
+
+    printed(HELM, "install", *release, DEPLOY / "chart" / "pileus", *values)
+    bound = clean.kubectl("get", "clusterrolebindings", "--output=json")
+    printed(HELM, "uninstall", *release, "--wait=legacy")
+
+    assert '"name": "node-controller"' in bound
+    assert clean.kubectl("get", *FOREIGN, "--output=json") == foreign
+
+
 @NEEDS_HELM
 def test_the_chart_is_installed_upgraded_and_uninstalled(clean: ControlPlane) -> None:
     release = ("pileus", "--namespace=kube-system", f"--kubeconfig={clean.admin}")

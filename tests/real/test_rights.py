@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from pileus.deployment.commented import documents
 from pileus.testing.control_plane import ControlPlane
 from tests.contract.api.http import Api
 from tests.real.access import ACCOUNT, EVERYTHING, GROUPS, OWN, granted, may, rbac, verbs
@@ -152,28 +151,51 @@ def test_the_manager_cannot_act_as_an_account_that_is_not_its_own(
     clean: ControlPlane, account: Path
 ) -> None:
     admin, manager = Api.of_kubeconfig(clean.admin), Api.of_kubeconfig(account)
-    admin.post(ACCOUNTS, {"metadata": {"name": POWERFUL}})
+    for name in (POWERFUL, "node-controller"):
+        manager.post(ACCOUNTS, {"metadata": {"name": name}})
 
     token = manager.post(f"{ACCOUNTS}/{POWERFUL}/token", {})
-    other = manager.post(ACCOUNTS, {"metadata": {"name": "generic-garbage-collector"}})
+    change = manager.patch(f"{ACCOUNTS}/{POWERFUL}", {"metadata": {"labels": {"a": "b"}}})
     own = manager.post(f"{ACCOUNTS}/node-controller/token", {})
 
+    assert admin.get(f"{ACCOUNTS}/{POWERFUL}").status == 200
     assert (token.status, token.reason) == (403, "Forbidden")
-    assert (other.status, other.reason) == (403, "Forbidden")
+    assert (change.status, change.reason) == (403, "Forbidden")
     assert own.status == 201
     admin.delete(f"{ACCOUNTS}/{POWERFUL}")
 
 
 @pytest.mark.parametrize("rights", [(OWN,)], indirect=True)
 @pytest.mark.usefixtures("rights")
-def test_a_missing_account_is_reported_with_the_manifest_to_apply(
+def test_a_missing_account_of_a_controller_is_created_and_belongs_to_no_installation(
     clean: ControlPlane, lab: Lab, account: Path
 ) -> None:
-    clean.kubectl("delete", "serviceaccount", "node-controller", "--namespace=kube-system")
+    admin = Api.of_kubeconfig(clean.admin)
+    admin.delete(f"{ACCOUNTS}/node-controller")
     register(clean, "one")
 
-    with running(clean, lab, "--use-service-account-credentials", kubeconfig=account) as manager:
-        fix = "pileus manifests --use-service-account-credentials"
-        eventually("reported", lambda: fix in manager.log.read_text())
-        clean.kubectl("apply", "--filename=-", stdin=documents(rbac(OWN)))
+    with running(clean, lab, OWN, kubeconfig=account):
+        eventually("initialized", lambda: is_initialized(clean, "one"))
+
+    made = admin.get(f"{ACCOUNTS}/node-controller").body["metadata"]
+    assert "labels" not in made
+
+
+@pytest.mark.parametrize("rights", [(OWN,)], indirect=True)
+@pytest.mark.usefixtures("rights")
+def test_a_manager_that_may_not_create_a_missing_account_names_the_command_to_run(
+    clean: ControlPlane, lab: Lab, account: Path
+) -> None:
+    admin = Api.of_kubeconfig(clean.admin)
+    admin.delete(f"{ACCOUNTS}/node-controller")
+    (create,) = (
+        each for each in verbs(rbac(OWN)) if each.rule.get("resources") == ["serviceaccounts"]
+    )
+    assert admin.put(create.path, create.without()).status == 200
+    register(clean, "one")
+
+    with running(clean, lab, OWN, kubeconfig=account) as manager:
+        fix = ("--namespace=kube-system", "create", "serviceaccount", "node-controller")
+        eventually("reported", lambda: " ".join(fix) in manager.log.read_text())
+        clean.kubectl(*fix)
         eventually("initialized", lambda: is_initialized(clean, "one"), limit=120)

@@ -72,7 +72,6 @@ def rbac_template() -> str:
     text = "".join((
         HEADER,
         documents([account(INSTALLED, NAMESPACE, LABELS)]) + ANNOTATIONS,
-        *(_own_account(name, condition) for name, condition in accounts.items()),
         _main(parts[""]),
         _leases(parts[LEADER_ELECTION]),
         _tokens(parts[TOKENS], accounts),
@@ -113,11 +112,6 @@ def _rule(right: Right, condition: Condition | None) -> str:
     return guarded(condition, text) if condition else text
 
 
-def _own_account(name: str, condition: Condition) -> str:
-    text = f"---\n{documents([account(name, KUBE_SYSTEM, LABELS)])}"
-    return guarded(both(OWN_ACCOUNTS, condition), text)
-
-
 def _main(rights: Iterable[Right]) -> str:
     text = _roles(INSTALLED, rights, MANAGER, COMMENTS[""], applies)
     planned = "    resources: [events]\n    verbs: [create"
@@ -141,7 +135,7 @@ def _leases(rights: Iterable[Right]) -> str:
 
 
 def _tokens(rights: Iterable[Right], accounts: dict[str, Condition]) -> str:
-    marked = [replace(each, names=(ACCOUNTS,)) for each in rights]
+    marked = [replace(each, names=(ACCOUNTS,)) if each.names else each for each in rights]
     text = _roles(f"{INSTALLED}:{TOKENS}", marked, MANAGER, COMMENTS[TOKENS])
     lines = "".join(guarded(when, f"      - {name}\n") for name, when in accounts.items())
     listed = f"    resourceNames: [{ACCOUNTS}]\n"

@@ -187,10 +187,19 @@ def _tokens(client: ClientSettings, enabled: Iterable[AnyDescriptor]) -> Iterato
     yield Right(
         purpose=(
             "Tokens of the controllers' accounts, and of no others: with the right to request any "
-            "token, or to create accounts, the manager could act as any account of kube-system."
+            "token, the manager could act as any account of kube-system."
         ),
         resources=("serviceaccounts/token",),
         names=names,
+        namespace=KUBE_SYSTEM,
+        verbs=("create",),
+    )
+    yield Right(
+        purpose=(
+            "Accounts of controllers that do not exist yet. RBAC cannot limit `create` to names; "
+            "the rule above limits whose tokens can be requested."
+        ),
+        resources=("serviceaccounts",),
         namespace=KUBE_SYSTEM,
         verbs=("create",),
     )

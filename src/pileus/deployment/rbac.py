@@ -3,6 +3,10 @@
 Every controller has its own ClusterRole. By default all are bound to the manager's account; with
 --use-service-account-credentials each is bound to the account of its controller. The names of the
 bindings are the same in both cases: applying the other form moves the rights, and none stay behind.
+
+The accounts of controllers are not among the objects: kube-controller-manager creates and uses
+accounts of the same names, which an installation must neither own nor delete. The manager creates
+missing ones when it starts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,8 +51,6 @@ def access_objects(choice: Choice) -> Iterator[Object]:
     if choice.shape is Shape.EXTERNAL:
         yield token(choice)
     own = uses_own_accounts(choice.config)
-    if own:
-        yield from own_accounts(controllers, labels)
     for suffix, rights in _of_the_process(choice, controllers):
         name = f"{choice.name}:{suffix}" if suffix else choice.name
         yield from roles(name, rights, manager, COMMENTS[suffix])
@@ -69,13 +71,6 @@ def _of_the_process(
 def rights_labels(name: str) -> dict[str, str]:
     """Returns the labels of accounts, roles and bindings. `kubectl apply --selector` uses them."""
     return labels_of(name) | {COMPONENT: "rights"}
-
-
-def own_accounts(
-    controllers: Iterable[AnyDescriptor], labels: Mapping[str, str]
-) -> Iterator[Object]:
-    for name in dict.fromkeys(each.names.identity for each in controllers):
-        yield account(name, KUBE_SYSTEM, labels)
 
 
 def account(name: str, namespace: str, labels: Mapping[str, str]) -> Object:

@@ -63,6 +63,14 @@ def test_every_binding_is_for_an_account_that_the_manager_uses(name: str):
 
 
 @pytest.mark.parametrize("name", YAML)
+def test_no_account_is_shipped_that_other_programs_use(name: str):
+    """kube-controller-manager has accounts such as node-controller, too."""
+    for document in documents_of(name):
+        if document["kind"] == "ServiceAccount":
+            assert document["metadata"]["name"].startswith("pileus-")
+
+
+@pytest.mark.parametrize("name", YAML)
 def test_no_rule_has_a_wildcard_or_reads_all_secrets(name: str):
     for document in documents_of(name):
         for rule in document.get("rules", ()):
@@ -73,7 +81,7 @@ def test_no_rule_has_a_wildcard_or_reads_all_secrets(name: str):
 
 def test_only_tokens_of_the_controllers_that_run_can_be_requested():
     found = documents_of("manifests/openstack-own-identities.yaml")
-    shipped = {each["metadata"]["name"] for each in found if each["kind"] == "ServiceAccount"}
+    bound = {subject["name"] for each in found for subject in each.get("subjects", ())}
     tokens = [
         rule
         for document in found
@@ -81,7 +89,7 @@ def test_only_tokens_of_the_controllers_that_run_can_be_requested():
         if "serviceaccounts/token" in rule.get("resources", ())
     ]
 
-    assert [set(rule["resourceNames"]) for rule in tokens] == [shipped - {MANAGER}]
+    assert [set(rule["resourceNames"]) for rule in tokens] == [bound - {MANAGER}]
 
 
 PODS = [name for name in YAML if "\n  template:\n" in GENERATED[name]]
