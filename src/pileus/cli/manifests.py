@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pileus.app import help as help_text
 from pileus.app.settings import TABLE, CommandSettings
-from pileus.cli.terminal import Terminal
+from pileus.cli.terminal import Terminal, printable
 from pileus.cloud.choice import CloudSettings
 from pileus.deployment.choice import InvalidChoice
 from pileus.deployment.commented import documents
@@ -41,6 +41,8 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
         choice = chosen(settings.values, lambda path: Path(path).read_bytes())
     except InvalidChoice as error:
         return terminal.refuse(masked(str(error)))
+    for warning in choice.warnings:
+        terminal.err.write(f"Warning: {printable(masked(warning))}\n")
     is_unit = settings.values[OUTPUT] == "systemd"
     terminal.out.write(unit(choice) if is_unit else documents(objects(choice)))
     return 0

@@ -185,6 +185,8 @@ class Choice:
     """https://HOST:PORT at which API servers reach the webhooks; empty: a Service."""
     webhook_ca: bytes = b""
     """CA of the webhooks' certificate (PEM); empty: the leader writes its own."""
+    warnings: tuple[str, ...] = ()
+    """What works, but probably not as it was meant. It shapes no object."""
 
     def labels(self) -> dict[str, str]:
         """Returns the labels that select the pods."""

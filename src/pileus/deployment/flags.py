@@ -5,7 +5,8 @@ the container; files that they name become a Secret.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 
@@ -13,7 +14,7 @@ from pileus.admission.settings import WebhookSettings
 from pileus.app import validate
 from pileus.app.migration import DEFAULT, MigrationError, read_migration
 from pileus.app.settings import TABLE, CommandSettings, LeaderMigrationSettings, build_config
-from pileus.cloud.choice import CloudSettings
+from pileus.cloud.choice import CloudChoice, CloudSettings
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.registry import NO_PROVIDER, PROVIDERS, Registry
 from pileus.deployment.alerts import RUNBOOKS
@@ -169,6 +170,7 @@ Read = Callable[[str], bytes]
 
 def chosen(values: Values, read: Read, registry: Registry = PROVIDERS) -> Choice:
     """Returns what the command line asks for. Raises InvalidChoice."""
+    read = cache(read)  # a pipe can be read once only
     shape = _shape(values)
     values = _with_port(values, shape)
     config = build_config(values)
@@ -194,6 +196,7 @@ def chosen(values: Values, read: Read, registry: Registry = PROVIDERS) -> Choice
         csi=csi_choice(values, config, shape),
         webhook_url=_webhook_url(values, config[WebhookSettings], shape),
         webhook_ca=_webhook_ca(values, config[WebhookSettings], read),
+        warnings=tuple(_config_warnings(config[CloudSettings].clouds, read)),
     )
 
 
@@ -397,13 +400,31 @@ def _cloud_configs(config: Config, found: dict[str, bytes], read: Read) -> dict[
         name = CONFIG_KEY if len(clouds) == 1 else f"{CONFIG_KEY}-{cloud.name}"
         if cloud.config_file:
             found[name] = _content(CLOUD_CONFIG, cloud.config_file, read)
-            _check_config(cloud.provider, cloud.config_file, found[name])
         paths.append(f"{CONFIG_FOLDER}/{name}" if cloud.config_file else "")
     return {CLOUD_CONFIG: ",".join(paths)}
 
 
-def _check_config(provider: str, path: str, content: bytes) -> None:
-    """Raises InvalidChoice for a file that the manager would refuse at its start."""
+def _config_warnings(clouds: Iterable[CloudChoice], read: Read) -> Iterator[str]:
+    """Checks the clouds' files. Raises InvalidChoice for one that the manager would refuse.
+
+    A file that does not become part of the Secret is read where the manager runs, and may not
+    exist here.
+    """
+    for cloud in clouds:
+        if not cloud.config_file:
+            continue
+        try:
+            content = read(cloud.config_file)
+        except OSError as error:
+            yield (
+                f"{cloud.config_file} is not checked, because it cannot be read here: "
+                f"{error.strerror or error}. The manager needs it where it runs"
+            )
+            continue
+        yield from _checked(cloud.provider, cloud.config_file, content)
+
+
+def _checked(provider: str, path: str, content: bytes) -> Sequence[str]:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -415,9 +436,10 @@ def _check_config(provider: str, path: str, content: bytes) -> None:
         from pileus.providers.openstack.load import check  # noqa: PLC0415 -- only where it is used
 
         try:
-            check(text, path)
+            return check(text, path)
         except Misconfigured as error:
             raise InvalidChoice(str(error)) from error
+    return ()
 
 
 def _content(flag: AnyFlag, path: str, read: Read) -> bytes:

@@ -5,7 +5,7 @@ Everything here blocks: call it in a thread.
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ from pileus.cloud.http import Tls
 from pileus.cloud.interface import ProviderConfig
 from pileus.dataclass import dataclass
 from pileus.providers.openstack import config_checks
-from pileus.providers.openstack.cloud_conf import CloudConf, read_cloud_conf
+from pileus.providers.openstack.cloud_conf import CloudConf, Problem, read_cloud_conf
 from pileus.providers.openstack.clouds_yaml import merge_clouds_yaml
 from pileus.providers.openstack.config import Auth, OpenStackConfig
 
@@ -65,11 +65,21 @@ def load_again(given: ProviderConfig) -> Loaded:
     return _Loading(given).load(text)
 
 
-def check(text: str, path: str) -> None:
-    """Raises Misconfigured if cloud.conf is wrong by itself: other files are not read."""
+def check(text: str, path: str) -> tuple[str, ...]:
+    """Checks cloud.conf by itself, without reading other files, and returns warnings.
+
+    With use-clouds, most of [Global] comes from clouds.yaml and is not checked. Raises
+    `Misconfigured`.
+    """
     conf = read_cloud_conf(text, path)
-    if not conf.config.auth.use_clouds:
-        conf.refuse(config_checks.problems(conf.config))
+
+    def own(found: Iterable[Problem]) -> Iterable[Problem]:
+        if not conf.config.auth.use_clouds:
+            return found
+        return (each for each in found if each.section != "Global")
+
+    conf.refuse(own(config_checks.problems(conf.config)))
+    return (*conf.warnings, *conf.located(own(config_checks.warnings(conf.config))))
 
 
 class _Loading:
