@@ -12,7 +12,7 @@ from tools.deploy_files.webhook_template import webhook_template
 from tools.deploy_files.workload_template import schema, workload_template
 
 from pileus.app.settings import TABLE
-from pileus.deployment.choice import Choice, Shape
+from pileus.deployment.choice import DEFAULT_IMAGE, Choice, Shape
 from pileus.deployment.commented import Object, documents
 from pileus.deployment.flags import OWN, chosen
 from pileus.deployment.manifests import CONFIG_SECRET, objects
@@ -34,7 +34,7 @@ EXAMPLES = {
         "--feature-gates=CloudControllerManagerWebhook=true",
         SECRET,
     ),
-    "openstack-csi.yaml": ("--csi", "--csi-snapshots", SECRET),
+    "openstack-csi.yaml": ("--csi", "--csi-snapshots", f"--image={DEFAULT_IMAGE}-csi", SECRET),
 }
 """Example files by name, and the flags besides --cloud-provider=openstack."""
 UNIT = ("--external", "--cloud-config=/etc/pileus/cloud-config", "--output=systemd")

@@ -150,7 +150,8 @@ def _controller(
         "volumes": [*pod["spec"]["volumes"], {"name": "socket", "emptyDir": {}}],
     }
     yield Commented(
-        "The driver and its sidecars, each of which has a Lease. One replica of each is at work.",
+        "The driver and its sidecars, each of which has a Lease. One replica of each is at work. "
+        "The image of the driver needs the extra csi: make image EXTRAS=csi.",
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -328,7 +329,8 @@ def _node(choice: Choice, csi: CsiChoice) -> Iterator[Object]:
     yield from roles(NODE, (right,), subject, "The driver on nodes.")
     yield Commented(
         "The driver on every node. It registers itself with the kubelet, and formats and mounts "
-        "volumes, as root; it has no credentials of the cloud.",
+        "volumes, as root; it has no credentials of the cloud. The image needs the extra csi: make "
+        "image EXTRAS=csi.",
         {
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",

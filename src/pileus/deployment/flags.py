@@ -27,12 +27,13 @@ from pileus.deployment.choice import (
     Account,
     ApiServer,
     Choice,
+    CsiChoice,
     InvalidChoice,
     Monitor,
     Monitoring,
     Shape,
 )
-from pileus.deployment.csi_flags import CSI_FLAGS, csi_choice
+from pileus.deployment.csi_flags import CSI, CSI_FLAGS, csi_choice
 from pileus.deployment.manifests import CONFIG_FOLDER, PROBED
 from pileus.kube.settings import ClientSettings
 from pileus.objects.rights import KUBE_SYSTEM
@@ -179,6 +180,7 @@ def chosen(values: Values, read: Read, registry: Registry = PROVIDERS) -> Choice
     _check(config, registry)
     if shape is not Shape.EXTERNAL:
         _check_probes(config[ServerSettings])
+    csi = csi_choice(values, config, shape)
     files, renamed = _files(values, config, read) if shape is not Shape.EXTERNAL else ({}, {})
     return Choice(
         config=config,
@@ -193,11 +195,23 @@ def chosen(values: Values, read: Read, registry: Registry = PROVIDERS) -> Choice
         secret_key=values[SECRET_KEY],
         migration_lease=_migration_lease(values[MIGRATION_CONFIG]),
         monitoring=_monitoring(values, config, shape),
-        csi=csi_choice(values, config, shape),
+        csi=csi,
         webhook_url=_webhook_url(values, config[WebhookSettings], shape),
         webhook_ca=_webhook_ca(values, config[WebhookSettings], read),
-        warnings=tuple(_config_warnings(config[CloudSettings].clouds, read)),
+        warnings=(
+            *_config_warnings(config[CloudSettings].clouds, read),
+            *_image_warnings(values, csi),
+        ),
     )
+
+
+def _image_warnings(values: Values, csi: CsiChoice | None) -> Iterator[str]:
+    if csi and not values.given(IMAGE) and (csi.sidecars or not csi.node_image):
+        yield (
+            f"--{CSI.name} without --{IMAGE.name}: {DEFAULT_IMAGE} lacks the extra csi, and the "
+            "programs that mount and format volumes. Fix: make image EXTRAS=csi "
+            f"IMAGE=REGISTRY/pileus:TAG, push it, and add --{IMAGE.name}=REGISTRY/pileus:TAG"
+        )
 
 
 def _with_port(values: Values, shape: Shape) -> Values:

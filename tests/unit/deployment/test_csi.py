@@ -12,6 +12,7 @@ from pileus.csi.run import Mode
 from pileus.deployment.csi import METRICS_PORTS
 
 OPENSTACK = "--cloud-provider=openstack"
+IMAGE = "registry.example/pileus:1-csi"
 
 
 def call(*arguments: str) -> tuple[int, str, str]:
@@ -21,7 +22,7 @@ def call(*arguments: str) -> tuple[int, str, str]:
 
 
 def printed(*arguments: str) -> dict[tuple[str, str], dict[str, Any]]:
-    code, out, err = call(*arguments)
+    code, out, err = call(f"--image={IMAGE}", *arguments)
     assert (code, err) == (0, "")
     found = yaml.safe_load_all(out)
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
@@ -181,3 +182,31 @@ def test_without_sidecars_only_the_nodes_are_monitored():
 
     monitors = {name for kind, name in found if kind == "PodMonitor" and "csi" in name}
     assert monitors == {"pileus-csi-node"}
+
+
+NODE = "--csi-node-image=registry.example/node:1"
+WITHOUT_EXTRA = [
+    pytest.param(("--csi",), id="all"),
+    pytest.param(("--csi", NODE), id="controller"),
+    pytest.param(("--csi", "--csi-without-sidecars"), id="nodes"),
+]
+
+
+@pytest.mark.parametrize("arguments", WITHOUT_EXTRA)
+def test_an_image_without_the_driver_is_a_warning_with_the_fix(arguments: tuple[str, ...]):
+    code, out, err = call(*arguments)
+
+    assert code == 0
+    assert out
+    assert err.startswith("Warning: --csi without --image: ")
+    assert "Fix: make image EXTRAS=csi IMAGE=REGISTRY/pileus:TAG" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--csi", "--csi-without-sidecars", NODE), (), ("--csi", f"--image={IMAGE}")]
+)
+def test_an_image_with_the_driver_needs_no_warning(arguments: tuple[str, ...]):
+    code, _, err = call(*arguments)
+
+    assert (code, err) == (0, "")
