@@ -1,6 +1,8 @@
 """The Helm chart, rendered by the real helm: the same objects as `pileus manifests`."""
 
 import os
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -383,8 +385,70 @@ def test_the_controller_of_the_csi_driver_has_the_private_ca_and_the_proxy_of_th
     assert all(each["imagePullSecrets"] == [{"name": "registry"}] for each in pods)
 
 
+def test_the_controller_of_the_csi_driver_runs_where_the_manager_does_and_nodes_run_everywhere():
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    values: dict[str, Any] = {
+        "nodeSelector": {"pool": "system"},
+        "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [spread],
+        "priorityClassName": "mine",
+    }
+    more = {"key": "dedicated", "operator": "Exists"}
+    places: tuple[dict[str, Any], ...] = ({}, {**values, "tolerations": [more]})
+
+    without, given = (
+        {
+            each["metadata"]["name"]: each["spec"]["template"]["spec"]
+            for each in rendered(**place, csi={"enabled": True})
+            if each["kind"] in {"Deployment", "DaemonSet"}
+        }
+        for place in places
+    )
+
+    controller = given["pileus-csi-controller"]
+    assert {name: controller[name] for name in values} == values
+    assert controller["tolerations"] == [*without["pileus-csi-controller"]["tolerations"], more]
+    assert given["pileus-csi-node"] == without["pileus-csi-node"]
+    assert without["pileus-csi-node"]["tolerations"] == [{"operator": "Exists"}]
+
+
 def test_a_chart_that_is_not_enabled_renders_nothing():
     assert rendered(enabled=False, monitoring={"monitor": "pod"}, csi={"enabled": True}) == []
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_chart_that_depends_on_this_one_turns_it_on_and_off(tmp_path: Path, enabled: bool):
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    pileus = {"name": "pileus", "version": version, "condition": "pileus.enabled"}
+    about = {"apiVersion": "v2", "name": "platform", "version": "1.0.0", "dependencies": [pileus]}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(about))
+    shutil.copytree(CHART, tmp_path / "charts" / "pileus")
+    values = {"global": {"team": "a"}, "pileus": OPENSTACK | {"enabled": enabled}}
+
+    done = helm("template", "pileus", str(tmp_path), "--namespace=kube-system", values=values)
+
+    found = [each for each in yaml.safe_load_all(done.stdout) if each]
+    assert done.returncode == 0, done.stderr
+    assert ordered(found) == (ordered(rendered()) if enabled else [])
+
+
+def test_a_private_ca_in_the_secret_is_where_the_guide_says():
+    guide = (CHART.parents[2] / "docs" / "guides" / "run-on-openstack.md").read_text()
+    (path,) = re.findall(r"`ca-file = (\S+)`", guide)
+    (secret, key) = re.findall(r"create secret generic (\S+) .*--from-file=(\S+)", guide)[-1]
+
+    found = rendered(cloudConfigSecret=secret, csi={"enabled": True})
+
+    pods = [each["spec"]["template"]["spec"] for each in found if each["kind"] == "Deployment"]
+    assert len(pods) == 2
+    for pod in pods:
+        (volume,) = (each for each in pod["volumes"] if each["name"] == "cloud-config")
+        (mount,) = (
+            each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "cloud-config"
+        )
+        assert volume["secret"] == {"secretName": secret}, "all keys are files"
+        assert "subPath" not in mount, "a changed Secret is seen"
+        assert f"{mount['mountPath']}/{key}" == path
 
 
 def test_lint_finds_nothing():
