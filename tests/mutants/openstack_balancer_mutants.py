@@ -387,4 +387,12 @@ OPENSTACK_BALANCERS = (
         after="",
         tests=_CHANGES,
     ),
+    Mutant(
+        name="a Service chooses the path of a request to Barbican",
+        module="providers.openstack.annotations",
+        before='(containers|secrets)/([0-9a-fA-F-]{32,36})/?"',
+        after='(containers|secrets)/(.*)"',
+        tests="test_fixes.py",
+        danger=Danger.OWNERSHIP,
+    ),
 )

@@ -706,4 +706,12 @@ VOLUMES = (
         danger=Danger.DELETION,
         scenario="volume-nodes",
     ),
+    Mutant(
+        name="the name of a claim's source is printed as it is",
+        module="controllers.volume.source",
+        before='LONGEST_KIND)} {quoted(reference.name)}"',
+        after='LONGEST_KIND)} {reference.name}"',
+        tests="test_fixes.py",
+        danger=Danger.OWNERSHIP,
+    ),
 )

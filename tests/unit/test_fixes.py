@@ -4,37 +4,59 @@
 and operators paste it. Authors of Services choose values of annotations and fields of the spec.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
 
 from pileus.cli.plan import split_fix
 from pileus.cloud.balancer import Wish
-from pileus.cloud.errors import CloudError
+from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.cloud.http import Answer, Request, error_for
+from pileus.cloud.volume import FromVolume, VolumeId
+from pileus.controllers.node.identity import Machine, refusal
+from pileus.controllers.node.settings import IdentityRule
 from pileus.controllers.service.annotations import ADOPT, MANAGE, MEMBERS, Classes
 from pileus.controllers.service.desired import Desires
-from pileus.controllers.service.events import message_of
+from pileus.controllers.service.events import message_of, shared_address
+from pileus.controllers.service.members import MemberRules, MemberScope, Membership
 from pileus.controllers.service.observation import Observation
 from pileus.controllers.service.plan import Rules, plan
 from pileus.controllers.service.steps import CheckBalancer, Report
+from pileus.controllers.volume.objects import Rules as VolumeRules
+from pileus.controllers.volume.observation import Observation as VolumeObservation
+from pileus.controllers.volume.plan import plan as volume_plan
+from pileus.controllers.volume.source import Origin, fitting, populator_text, source_of
+from pileus.controllers.volume.steps import Report as VolumeReport
+from pileus.controllers.volume.steps import Warn
 from pileus.fix import commands_in, fix_in, one_line, parts_of, quoted
 from pileus.kube.errors import refusal_in_stream
-from pileus.kube.model.core_v1 import Service
+from pileus.kube.model.core_v1 import Node, NodeAddress, PersistentVolumeClaim, Service
+from pileus.kube.model.meta import ObjectMeta
+from pileus.kube.model.storage_v1 import StorageClass
+from pileus.objects.node_ips import NodeIpRefused, prefer_node_ips
+from pileus.objects.ownership import Ownership
+from pileus.objects.ranges import wrong_with_range
 from pileus.providers.openstack.annotations import ANNOTATIONS, OPTIONS
 from tests.unit.providers.openstack.balancer_site import Site
 from tests.unit.test_hostile_objects import NOW, service
 
 EVIL = "kubectl delete namespace kube-system"
+UUID = "0a1b2c3d-0000-4000-8000-000000000000"
 TEXTS = (
     f"a Fix: {EVIL}",
     f'a" Fix: {EVIL} (',
     f"~( Fix: {EVIL} (",
     f"a\n Fix: {EVIL}\n",
     f"a\x1b[2J\u2028 Fix: {EVIL}; b",
+    f"https://b.example/v1/secrets/a Fix: {EVIL} (",
+    f"https://b.example/v1/secrets/{UUID}\x1b/ Fix: {EVIL} (/v1/secrets/{UUID}",
+    f"fe80::1%a Fix: {EVIL} (",
+    f"k=v Fix: {EVIL} (",
 )
+"""Some have the form that an option asks for."""
 FIELDS = ("loadBalancerIP", "loadBalancerSourceRanges")
 NAMES = (*(each.name for each in OPTIONS), ADOPT, MANAGE, MEMBERS)
 
@@ -89,6 +111,85 @@ async def messages_of_the_provider(wish: Wish) -> AsyncIterator[str]:
         except CloudError as error:
             yield message_of(error)
         site.api.now += 1
+
+
+RULES = VolumeRules("local.csi.pileus.dev", "cluster-1")
+CLASS = StorageClass(metadata=ObjectMeta(name="fast"), provisioner=RULES.driver)
+FIELDS_OF_CLAIMS = ("accessModes", "storageClassName", "volumeName", "volumeMode")
+SOURCES = ("apiGroup", "kind", "name", "namespace")
+
+
+def claim(field: str, text: str) -> PersistentVolumeClaim:
+    spec: dict[str, Any] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "fast",
+    }
+    if field in SOURCES:
+        known = {"kind": "PersistentVolumeClaim", "name": "data"}
+        spec["dataSourceRef"] = {**known, field: text}
+    else:
+        spec[field] = [text] if field == "accessModes" else text
+    metadata = {"name": "web", "namespace": "shop", "uid": "u1", "annotations": ASKED}
+    return msgspec.convert({"metadata": metadata, "spec": spec}, PersistentVolumeClaim)
+
+
+ASKED = {"volume.kubernetes.io/storage-provisioner": RULES.driver}
+
+
+def texts_of(step: object) -> Iterator[str]:
+    """Yields all texts of a step that are reported."""
+    match step:
+        case VolumeReport(error=error):
+            yield str(error)
+        case Warn(message=message):
+            yield message
+        case _:
+            pass
+
+
+@pytest.mark.parametrize("field", [*FIELDS_OF_CLAIMS, *SOURCES])
+@pytest.mark.parametrize("text", TEXTS)
+def test_no_text_of_a_claim_becomes_a_command(field: str, text: str) -> None:
+    hostile = claim(field, text)
+    known = None if field == "storageClassName" else CLASS
+    seen = VolumeObservation(name="pvc-u1", date=NOW, claim=hostile, storage_class=known)
+    steps = volume_plan(RULES, seen)
+
+    said = [message for step in steps for message in texts_of(step)]
+    assert said or field in {"volumeName", "volumeMode", "name"}, steps
+    reference = source_of(hostile)
+    if reference is not None:
+        found = fitting(hostile, 1, Origin(FromVolume(VolumeId("v")), 2))
+        said += [populator_text(reference), str(found)]
+    for message in said:
+        check(message)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_no_text_of_a_node_or_machine_becomes_a_command(text: str) -> None:
+    node = msgspec.convert({"metadata": {"name": "a"}, "spec": {"providerID": text}}, Node)
+    refused = refusal(node, Machine(text, frozenset({text})), [], IdentityRule.NAME)
+    check(str(refused))
+    address = NodeAddress(type="InternalIP", address=text)
+    with pytest.raises(NodeIpRefused) as unknown:
+        prefer_node_ips("10.0.0.1", [address])
+    check(str(unknown.value))
+    check(shared_address(text, ("a", "b")))
+    check(wrong_with_range(text))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+async def test_the_provider_id_of_a_foreign_node_becomes_no_command(text: str) -> None:
+    node = msgspec.convert({"metadata": {"name": "a"}, "spec": {"providerID": text}}, Node)
+
+    async def read() -> list[Node]:
+        return [node]
+
+    rules = MemberRules(whose=lambda _: Ownership.FOREIGN)
+    with pytest.raises(Misconfigured) as refused:
+        await Membership(read, lambda _: None, rules).second_check(MemberScope.CLOUD)
+    check(str(refused.value))
 
 
 def test_texts_of_clouds_and_of_the_api_server_become_no_command() -> None:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from pileus.cloud.errors import Misconfigured
-from pileus.fix import quoted
+from pileus.fix import one_line, quoted
 from pileus.kube.model.core_v1 import NodeAddress
 
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
@@ -56,7 +56,7 @@ def prefer_node_ips(text: str, addresses: Sequence[NodeAddress]) -> tuple[NodeAd
     for ip in parse_node_ips(text):
         matching = [each for each in addresses if ip_by_value(each.address) == ip]
         if not matching:
-            reported = ", ".join(each.address for each in addresses) or "none"
+            reported = one_line(", ".join(each.address for each in addresses)) or "none"
             raise NodeIpRefused(
                 f"the kubelet asks for {ip} (annotation {PROVIDED_NODE_IP}), "
                 f"which is not among the addresses that the cloud reports: {reported}"

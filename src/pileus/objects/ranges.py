@@ -35,10 +35,11 @@ def parse_range(text: str) -> Range:
 def wrong_with_range(text: str) -> str:
     """Returns why the text is not a CIDR, with the fix if one is known."""
     try:
-        host = ip_address(text)
+        host = ip_address(text.partition("%")[0])
     except ValueError:
         return f"{quoted(text, LONGEST)} is not a CIDR such as 192.0.2.0/24"
-    return f'"{text}" has no prefix length; write {host}/{host.max_prefixlen} for this one address'
+    whole = f"{host}/{host.max_prefixlen}"
+    return f"{quoted(text)} has no prefix length; write {whole} for this one address"
 
 
 def parse_ranges(text: str) -> tuple[Range, ...]:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pileus.cloud.errors import Rejected
 from pileus.controllers.node.settings import IdentityRule
 from pileus.dataclass import dataclass
+from pileus.fix import one_line
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import is_uninitialized, provider_id_of
 from pileus.runtime.memory import PerObject
@@ -46,17 +47,19 @@ def refusal(
     if has_name(name, machine.names):
         return None
     if provider_id_of(node) and machine.names and rule is IdentityRule.NAME:
-        known = ", ".join(sorted(machine.names))
+        known = one_line(", ".join(sorted(machine.names)))
         return IdentityRefused(
-            f"the machine with provider ID {machine.provider_id} is named {known}, and this node "
-            f"{name}: it may be another machine. Fix, if it is this machine: give the machine the "
-            "name of the node, or start the manager with --node-identity=provider-id"
+            f"the machine with provider ID {one_line(machine.provider_id)} is named {known}, and "
+            f"this node {name}: it may be another machine. Fix, if it is this machine: give "
+            "the machine the name of the node, or start the manager with "
+            "--node-identity=provider-id"
         )
     for other in sorted(others, key=_age):
         if has_name(other.metadata.name, machine.names) or _age(other) < _age(node):
             return IdentityRefused(
-                f"node {other.metadata.name} has the same provider ID {machine.provider_id}, and "
-                "one machine has one node. Fix: kubectl delete node with the one that is wrong"
+                f"node {other.metadata.name} has the same provider ID "
+                f"{one_line(machine.provider_id)}, and one machine has one node. Fix: delete the "
+                "one that is wrong (kubectl delete node NAME)"
             )
     return None
 

@@ -15,6 +15,7 @@ from pileus.controllers.service.notes import Attempt, Failing, Notes, Stage, is_
 from pileus.controllers.service.observation import ClusterServices
 from pileus.controllers.service.status import State, Verdict, Wording, Write, condition_write
 from pileus.dataclass import dataclass, replace
+from pileus.fix import one_line
 from pileus.kube import errors as kube
 from pileus.kube.model.core_v1 import ObjectReference, Service
 from pileus.objects.events import ObjectEvents, shortened
@@ -73,9 +74,9 @@ def shared_address(address: str, names: tuple[str, ...]) -> str:
     """Returns the message about nodes that have one address."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return (
-        f"Nodes {', '.join(names[:NAMED])}{more} have the same address {address}: load balancers "
-        "send traffic to one of them only. Fix: delete the Node whose machine is gone, or correct "
-        "the addresses of the machines"
+        f"Nodes {', '.join(names[:NAMED])}{more} have the same address {one_line(address)}: "
+        "load balancers send traffic to one of them only. Fix: delete the Node whose "
+        "machine is gone, or correct the addresses of the machines"
     )
 
 

@@ -23,6 +23,7 @@ from pileus.cloud.selectors import EVERY_NODE, Selector
 from pileus.controllers.service.annotations import MemberScope
 from pileus.controllers.service.notes import Note, Notes
 from pileus.dataclass import dataclass
+from pileus.fix import quoted
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import (
     addresses_of,
@@ -352,7 +353,7 @@ class Membership:
             one = candidates[0]
             raise Misconfigured(
                 f"all nodes belong to other clouds, such as {one.metadata.name} with provider ID "
-                f"{provider_id_of(one)}. The load balancer keeps its members. Fix: check "
+                f"{quoted(provider_id_of(one))}. The load balancer keeps its members. Fix: check "
                 "--cloud-provider; a provider must recognise the provider IDs of its own nodes"
             )
         return members

@@ -41,7 +41,7 @@ from pileus.controllers.volume.objects import (
 from pileus.controllers.volume.observation import Observation
 from pileus.controllers.volume.source import (
     Kind,
-    check_namespace,
+    check_reference,
     fitting,
     is_copy,
     kind_of,
@@ -65,6 +65,7 @@ from pileus.controllers.volume.steps import (
     Warn,
 )
 from pileus.dataclass import replace
+from pileus.fix import quoted
 from pileus.kube.model.core_v1 import (
     CsiSource,
     NodeSelector,
@@ -269,7 +270,7 @@ def desired_volume(rules: Rules, seen: Observation, claim: PersistentVolumeClaim
     storage_class, spec = seen.storage_class, claim.spec
     name = (spec and spec.storage_class_name) or ""
     if storage_class is None or spec is None:
-        raise Misconfigured(f'StorageClass "{name}" does not exist. Fix: create it')
+        raise Misconfigured(f"StorageClass {quoted(name)} does not exist. Fix: create it")
     parameters = read_parameters(storage_class.parameters or {})
     _check_claim(claim)
     labels = {
@@ -293,8 +294,8 @@ def _check_claim(claim: PersistentVolumeClaim) -> None:
     others = sorted(set((spec and spec.access_modes) or ()) - SINGLE_NODE)
     if others:
         raise Misconfigured(
-            f"access mode {', '.join(others)}: a volume is attached to one node at a time. Fix: "
-            "create the claim with ReadWriteOnce or ReadWriteOncePod"
+            f"access mode {', '.join(map(quoted, others))}: a volume is attached to one node at a "
+            "time. Fix: create the claim with ReadWriteOnce or ReadWriteOncePod"
         )
     if spec and spec.selector is not None:
         raise Misconfigured(
@@ -303,7 +304,7 @@ def _check_claim(claim: PersistentVolumeClaim) -> None:
         )
     source = source_of(claim)
     if source is not None:
-        check_namespace(claim, source)
+        check_reference(claim, source)
 
 
 def _size(claim: PersistentVolumeClaim) -> int:

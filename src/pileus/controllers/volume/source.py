@@ -34,12 +34,14 @@ from pileus.controllers.volume.objects import (
     is_for,
     phase_of,
 )
-from pileus.fix import one_line
+from pileus.fix import one_line, quoted
 from pileus.kube.model.core_v1 import PersistentVolume, PersistentVolumeClaim, TypedReference
 from pileus.kube.model.snapshot_v1 import SNAPSHOT, VolumeSnapshot, VolumeSnapshotContent
 
 MODE_CHANGE = "snapshot.storage.kubernetes.io/allow-volume-mode-change"
 """The annotation with which an administrator allows a block volume to become a filesystem."""
+LONGEST_KIND = 63
+"""Characters of a kind that a message has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +82,23 @@ def kind_of(reference: TypedReference) -> Kind:
 
 def populator_text(reference: TypedReference) -> str:
     """Returns the warning about a claim that only a volume populator can serve."""
-    group = f" of API group {reference.api_group}" if reference.api_group else ""
+    group = f" of API group {quoted(reference.api_group)}" if reference.api_group else ""
     return (
-        f"the claim starts with the content of {reference.kind} {reference.name}{group}, which "
-        "only a volume populator can provide: no volume is created. Fix: install a populator for "
-        f"{reference.kind}, or create the claim with a VolumeSnapshot or PersistentVolumeClaim as "
-        "its source, or without one"
+        f"the claim starts with the content of {_called(reference)}{group}, which only a volume "
+        "populator can provide: no volume is created. Fix: install a populator for "
+        f"{quoted(reference.kind)}, or create the claim with a VolumeSnapshot or "
+        "PersistentVolumeClaim as its source, or without one"
     )
 
 
-def check_namespace(claim: PersistentVolumeClaim, reference: TypedReference) -> None:
+def check_reference(claim: PersistentVolumeClaim, reference: TypedReference) -> None:
     """Raises Unsupported if the source is in another namespace."""
-    namespace = claim.metadata.namespace
-    if reference.namespace and reference.namespace != namespace:
+    namespace, other = claim.metadata.namespace, reference.namespace
+    if other and other != namespace:
         raise Unsupported(
-            f"{reference.kind} {reference.name} is in namespace {reference.namespace}, and sources "
-            "in other namespaces are not supported. Fix: create the claim in namespace "
-            f"{reference.namespace}, or name a source in namespace {namespace}"
+            f"{_called(reference)} is in namespace {quoted(other)}, and sources in other "
+            "namespaces are not supported. Fix: create the claim in that namespace, or name a "
+            f"source in namespace {namespace}"
         )
 
 
@@ -153,7 +155,7 @@ def snapshot_id(
             f"VolumeSnapshotContent {content.metadata.name} is not bound to VolumeSnapshot {name}. "
             "Fix: create the snapshot again"
         )
-    driver = spec.driver if spec else ""
+    driver = one_line(spec.driver if spec else "")
     if driver != rules.driver:
         raise Misconfigured(
             f"VolumeSnapshot {name} is of driver {driver}, and the claim's class of "
@@ -271,9 +273,13 @@ def fitting(claim: PersistentVolumeClaim, size_gib: int, found: Found) -> Found:
     if reference is None or isinstance(found, CloudError) or size_gib >= found.size_gib:
         return found
     return Misconfigured(
-        f"the claim asks for {size_gib} GiB, and {reference.kind} {reference.name} has "
+        f"the claim asks for {size_gib} GiB, and {_called(reference)} has "
         f"{found.size_gib} GiB. Fix: create the claim with at least {found.size_gib}Gi"
     )
+
+
+def _called(reference: TypedReference) -> str:
+    return f"{one_line(reference.kind, LONGEST_KIND)} {quoted(reference.name)}"
 
 
 def _mode(claim: PersistentVolumeClaim) -> str:

@@ -20,6 +20,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.model import Address, AddressType
 from pileus.dataclass import dataclass
+from pileus.fix import one_line, quoted
 from pileus.providers.openstack.config import Networking
 from pileus.providers.openstack.neutron import Port
 from pileus.providers.openstack.nova import NetworkAddress, Server
@@ -102,11 +103,11 @@ class AddressRules:
         fixed = [each for each in reported if each[1].type != FLOATING]
         if not fixed or any(self._kind(*each) is not None for each in fixed):
             return
-        names = sorted({network for network, _ in fixed})
+        names = sorted({one_line(network) for network, _ in fixed})
         asked = self.networking.internal_network_name
         hints = (did_you_mean(name, names) for name in asked)
         raise Misconfigured(
-            f'[Networking] internal-network-name: server {server.id} "{server.name}" has no '
+            f"[Networking] internal-network-name: server {server.id} {quoted(server.name)} has no "
             f"address in {', '.join(asked)}{next(filter(None, hints), '')}; it is in "
             f"{', '.join(names)}. Fix: name one of its networks in cloud.conf"
         )

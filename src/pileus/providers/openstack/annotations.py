@@ -4,6 +4,7 @@ Numbers and truth values that cannot be parsed count as not set, as in the Go pr
 on that. `ignored` reports them, so that the user sees a warning. Other mistakes are refused.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -33,6 +34,10 @@ PREFIX = "loadbalancer.openstack.org/"
 METHODS = ("ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT")
 PROXY_VERSIONS = {"true": "PROXY", "v1": "PROXY", "v2": "PROXYV2"}
 """Protocol of a pool, by the value of `proxy-protocol`."""
+BARBICAN = re.compile(
+    r"https?://[^/\s]+(?:/[^/\s]+)*/v1/(containers|secrets)/([0-9a-fA-F-]{32,36})/?"
+)
+"""A reference of a certificate: type and UUID."""
 
 
 def _flag(text: str) -> bool | None:
@@ -177,7 +182,7 @@ FLAVOR_ID = _text("flavor-id", "Flavor of Octavia.", CREATE_ONLY)
 AVAILABILITY_ZONE = _text("availability-zone", "Availability zone of Octavia.", CREATE_ONLY)
 TLS_CONTAINER_REF = _text(
     "default-tls-container-ref",
-    "Barbican reference of a certificate, `https://HOST/v1/containers/ID` or `…/secrets/ID`: the "
+    "Barbican reference of a certificate, `https://HOST/v1/containers/UUID` or `…/secrets/ID`: the "
     "listeners terminate TLS.",
 )
 LOAD_BALANCER_ID: Option[str] = Option(

@@ -516,17 +516,16 @@ class Observer:
         place = annotations.TLS_CONTAINER_REF.name
         is_default = desired.context.values[annotations.TLS_CONTAINER_REF] is None
         place = "default-tls-container-ref of cloud.conf" if is_default else f"annotation {place}"
-        kind, _, id_ = reference.rpartition("/")
-        name = kind.rpartition("/")[2]
-        if name not in {"containers", "secrets"} or not id_:
+        form = annotations.BARBICAN.fullmatch(reference)
+        if form is None:
             return (
-                f"{place}: {quoted(reference)} is not a Barbican "
-                "reference. Expected https://HOST/v1/containers/ID or https://HOST/v1/secrets/ID"
+                f"{place}: {quoted(reference)} is not a Barbican reference. Expected "
+                "https://HOST/v1/containers/UUID or https://HOST/v1/secrets/UUID"
             )
         try:
-            await self.client.send("GET", Service.KEY_MANAGER, f"/v1/{name}/{id_}")
+            await self.client.send("GET", Service.KEY_MANAGER, f"/v1/{form[1]}/{form[2]}")
         except NotFound as error:
-            return f"{place}: {reference}: {error}"
+            return f"{place}: {quoted(reference)}: {error}"
         return ""
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from ipaddress import ip_network
 
 from pileus.cloud.http import Tls
-from pileus.providers.openstack.annotations import node_selector
+from pileus.providers.openstack.annotations import BARBICAN, node_selector
 from pileus.providers.openstack.cloud_conf import Problem
 from pileus.providers.openstack.config import (
     CLASS_SECTION,
@@ -19,7 +19,6 @@ from pileus.providers.openstack.config import (
 from pileus.providers.openstack.name_pattern import name_pattern
 
 PROVIDERS = ("amphora", "octavia", "ovn", "f5", "amphorav2")
-CONTAINER = re.compile(r"https?://[^/]+(/[^/]+)*/v1/(containers|secrets)/[0-9a-fA-F-]{32,36}/?")
 
 
 def problems(config: OpenStackConfig) -> Iterator[Problem]:
@@ -292,7 +291,7 @@ def _unusual_balancer(balancer: LoadBalancer) -> Found:
         if value and is_ovn:
             yield key, "has no effect with lb-provider = ovn"
     reference = balancer.default_tls_container_ref
-    if reference and balancer.container_store == "barbican" and not CONTAINER.fullmatch(reference):
+    if reference and balancer.container_store == "barbican" and not BARBICAN.fullmatch(reference):
         yield (
             "default-tls-container-ref",
             (

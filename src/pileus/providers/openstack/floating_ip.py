@@ -379,10 +379,11 @@ def _check_free(spec: FloatingIpSpec, named: FloatingIp) -> None:
     if not named.port_id and (is_ours or (is_for_us and not is_marked(named.tags))):
         return
     tag = spec.reservation or f"{FOR}CLUSTER/NAMESPACE/SERVICE"
+    address = shlex.quote(one_line(spec.address))
     raise Misconfigured(
-        f"loadBalancerIP {spec.address}: the floating IP is in use, or not reserved for this "
+        f"loadBalancerIP {address}: the floating IP is in use, or not reserved for this "
         "Service. Fix: request another address, or ask an operator to free it and to run: "
-        f"openstack floating ip set --tag {tag} {spec.address} (or to add the namespace to "
+        f"openstack floating ip set --tag {tag} {address} (or to add the namespace to "
         "--trusted-namespaces)"
     )
 

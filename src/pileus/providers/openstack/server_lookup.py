@@ -19,6 +19,7 @@ from typing import TypeAlias, TypeVar
 from pileus.cloud.errors import CloudError, NotFound, Rejected, Unauthorized, Unavailable
 from pileus.cloud.model import Absent, Failure, NodeName, NodeRef
 from pileus.dataclass import dataclass
+from pileus.fix import quoted
 from pileus.providers.openstack.api import each_of
 from pileus.providers.openstack.nova import Nova, Server
 from pileus.providers.openstack.provider_id import ProviderIds, system_uuid
@@ -137,7 +138,7 @@ class ServerLookup:
         if isinstance(answer, Server) and answer.name.lower() != node.name.lower():
             raise Rejected(
                 f'server {namesake.id} is named "{node.name}", but server {answer.id} '
-                f'"{answer.name}" has the system UUID of the node. Fix: rename both'
+                f"{quoted(answer.name)} has the system UUID of the node. Fix: rename both"
             )
         return answer
 
@@ -164,8 +165,8 @@ class ServerLookup:
         if answer.name.lower() == node.name.lower():
             return answer
         raise Rejected(
-            f'no server is named "{node.name}", but server {answer.id} "{answer.name}" has the '
-            "system UUID of the node. Fix: openstack server set --name "
+            f'no server is named "{node.name}", but server {answer.id} {quoted(answer.name)} has '
+            "the system UUID of the node. Fix: openstack server set --name "
             f"{node.name} {answer.id}"
         )
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -409,7 +410,7 @@ async def test_two_families_without_a_second_subnet_are_unsupported() -> None:
 
 async def test_a_missing_certificate_is_refused() -> None:
     site = Site()
-    missing = "https://barbican.example/v1/containers/c"
+    missing = f"https://barbican.example/v1/containers/{uuid4()}"
     failing(site, Rejected("x"), lambda call: call.writes)
     given = {f"{PREFIX}default-tls-container-ref": missing}
     wish = site.wish(options=given)
