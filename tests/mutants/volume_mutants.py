@@ -707,6 +707,14 @@ VOLUMES = (
         scenario="volume-nodes",
     ),
     Mutant(
+        name="a path is read as the source of a claim",
+        module="controllers.volume.source",
+        before="    if is_used and not OBJECT_NAME.fullmatch(reference.name):",
+        after="    if False:",
+        tests="test_fixes.py",
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
         name="the name of a claim's source is printed as it is",
         module="controllers.volume.source",
         before='LONGEST_KIND)} {quoted(reference.name)}"',

@@ -166,6 +166,19 @@ def test_no_text_of_a_claim_becomes_a_command(field: str, text: str) -> None:
         check(message)
 
 
+@pytest.mark.parametrize("name", ["../../other/persistentvolumeclaims/data", "..", "data/status"])
+def test_a_path_is_not_read_as_the_source_of_a_claim(name: str) -> None:
+    """A proxy before the API server could resolve `..`, and another namespace would be copied."""
+    seen = VolumeObservation(
+        name="pvc-u1", date=NOW, claim=claim("name", name), storage_class=CLASS
+    )
+
+    (step,) = volume_plan(RULES, seen)
+
+    assert isinstance(step, VolumeReport)
+    assert "is not the name of an object" in str(step.error)
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_no_text_of_a_node_or_machine_becomes_a_command(text: str) -> None:
     node = msgspec.convert({"metadata": {"name": "a"}, "spec": {"providerID": text}}, Node)

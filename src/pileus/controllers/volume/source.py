@@ -8,6 +8,7 @@ A claim with a source never gets an empty volume: without an origin it waits. Th
 of external-provisioner, so that both refuse the same claims.
 """
 
+import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -40,6 +41,7 @@ from pileus.kube.model.snapshot_v1 import SNAPSHOT, VolumeSnapshot, VolumeSnapsh
 
 MODE_CHANGE = "snapshot.storage.kubernetes.io/allow-volume-mode-change"
 """The annotation with which an administrator allows a block volume to become a filesystem."""
+OBJECT_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 LONGEST_KIND = 63
 """Characters of a kind that a message has."""
 
@@ -92,13 +94,23 @@ def populator_text(reference: TypedReference) -> str:
 
 
 def check_reference(claim: PersistentVolumeClaim, reference: TypedReference) -> None:
-    """Raises Unsupported if the source is in another namespace."""
+    """Raises CloudError if the source is in another namespace, or its name cannot be one.
+
+    The API server stores any name, and a name such as `../../other/…` in a path can be another
+    object for a proxy.
+    """
     namespace, other = claim.metadata.namespace, reference.namespace
     if other and other != namespace:
         raise Unsupported(
             f"{_called(reference)} is in namespace {quoted(other)}, and sources in other "
             "namespaces are not supported. Fix: create the claim in that namespace, or name a "
             f"source in namespace {namespace}"
+        )
+    is_used = kind_of(reference) is not Kind.OTHER
+    if is_used and not OBJECT_NAME.fullmatch(reference.name):
+        raise Misconfigured(
+            f"{_called(reference)} cannot exist: that is not the name of an object. Fix: create "
+            "the claim with another source"
         )
 
 
