@@ -126,7 +126,7 @@ NODE = (
     Mutant(
         name="a node may claim a machine with another name",
         module="controllers.node.identity",
-        before="if provider_id_of(node) and machine.names and rule is IdentityRule.NAME:",
+        before="if is_stranger and provider_id_of(node) and rule is IdentityRule.NAME:",
         after="if False:",
         tests="controllers/node/test_identity.py",
         danger=Danger.OWNERSHIP,
@@ -134,7 +134,7 @@ NODE = (
     Mutant(
         name="one machine has two nodes",
         module="controllers.node.identity",
-        before="if has_name(other.metadata.name, machine.names) or _age(other) < _age(node):",
+        before="if _rank(other, machine) < rank:",
         after="if False:",
         tests="controllers/node/test_identity.py",
         danger=Danger.OWNERSHIP,
@@ -428,5 +428,14 @@ IPAM_AND_KEYS = (
         tests="controllers/ssh_keys",
         danger=Danger.DELETION,
         scenario="keys",
+    ),
+    Mutant(
+        name="a second node gets the machine of another one by adding a domain",
+        module="controllers.node.identity",
+        before="if _rank(other, machine) < rank:",
+        after="if rank[0] is Match.NONE and _rank(other, machine) < rank:",
+        tests="controllers/node/test_identity.py",
+        danger=Danger.OWNERSHIP,
+        scenario="strangers",
     ),
 )

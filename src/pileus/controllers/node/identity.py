@@ -11,6 +11,7 @@ after a restart, too.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from enum import IntEnum
 
 from pileus.cloud.errors import Rejected
 from pileus.controllers.node.settings import IdentityRule
@@ -43,10 +44,9 @@ def refusal(
 
     `others` are initialized nodes with the provider ID of the machine.
     """
-    name = node.metadata.name
-    if has_name(name, machine.names):
-        return None
-    if provider_id_of(node) and machine.names and rule is IdentityRule.NAME:
+    name, rank = node.metadata.name, _rank(node, machine)
+    is_stranger = rank[0] is Match.NONE and bool(machine.names)
+    if is_stranger and provider_id_of(node) and rule is IdentityRule.NAME:
         known = one_line(", ".join(sorted(machine.names)))
         return IdentityRefused(
             f"the machine with provider ID {one_line(machine.provider_id)} is named {known}, and "
@@ -55,13 +55,32 @@ def refusal(
             "--node-identity=provider-id"
         )
     for other in sorted(others, key=_age):
-        if has_name(other.metadata.name, machine.names) or _age(other) < _age(node):
+        if _rank(other, machine) < rank:
             return IdentityRefused(
                 f"node {other.metadata.name} has the same provider ID "
                 f"{one_line(machine.provider_id)}, and one machine has one node. Fix: delete the "
                 "one that is wrong (kubectl delete node NAME)"
             )
     return None
+
+
+class Match(IntEnum):
+    """How far the name of a node is one of its machine; the best is first."""
+
+    FULL = 0
+    """It is one of them, or one without its domain."""
+    OTHER_DOMAIN = 1
+    """It has a domain that the machine does not know."""
+    NONE = 2
+
+
+def _rank(node: Node, machine: Machine) -> tuple[Match, datetime, str]:
+    """Returns what decides which of several nodes is the machine's: the least."""
+    name, known = node.metadata.name.lower(), [each.lower() for each in machine.names]
+    match = Match.OTHER_DOMAIN if has_name(name, known) else Match.NONE
+    if name in known or name in {each.partition(".")[0] for each in known}:
+        match = Match.FULL
+    return match, *_age(node)
 
 
 def has_name(node: str, names: Iterable[str]) -> bool:

@@ -56,6 +56,34 @@ def test_a_machine_is_claimed_by_its_name_and_by_one_node() -> None:
     assert refusal(node("worker"), MACHINE, (), NAME) is None, "the cloud found it by other means"
 
 
+@pytest.mark.parametrize(
+    ("names", "first", "second"),
+    [
+        pytest.param({"db"}, "db", "db.evil", id="domain"),
+        pytest.param({"db.internal"}, "db.internal", "db", id="short"),
+        pytest.param({"db.internal"}, "db", "db.internal", id="long"),
+        pytest.param({"db", "worker"}, "db", "worker", id="two-names"),
+        pytest.param({"db"}, "db.a", "db.b", id="two-domains"),
+    ],
+)
+def test_a_machine_has_one_node_whatever_names_it_may_have(
+    names: set[str], first: str, second: str
+) -> None:
+    machine = Machine(DB, frozenset(names))
+    known, other = typed(older(first)), node(second, provider_id=DB)
+
+    assert refusal(known, machine, (), NAME) is None
+    assert "one machine has one node" in str(refusal(other, machine, [known], NAME))
+    assert refusal(known, machine, [other], NAME) is None
+
+
+def test_a_younger_node_wins_if_the_domain_of_the_older_one_is_not_the_machines() -> None:
+    stranger, db = typed(older("db.evil")), node("db", provider_id=DB)
+
+    assert refusal(db, MACHINE, [stranger], NAME) is None
+    assert "node db has the same" in str(refusal(stranger, MACHINE, [db], NAME))
+
+
 def claiming(*, tainted: bool) -> tuple[Site, Document]:
     at = site([document("db", provider_id=DB)], {})
     machine = instance("db", names=frozenset({"db"}))

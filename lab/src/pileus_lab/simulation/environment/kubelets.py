@@ -11,6 +11,7 @@ from pileus.cloud.model import InstanceState
 from pileus_lab.apiserver.tree import Obj, rows, text, texts
 from pileus_lab.node_agents.node import (
     NOT_READY,
+    UNINITIALIZED,
     Host,
     Registration,
     alive_status,
@@ -36,11 +37,15 @@ THEIRS: Obj = {"key": "example.com/dedicated", "value": "web", "effect": "Prefer
 OUTSIDE = "fd99::/64"
 """A pod CIDR outside of the cluster's."""
 PRETENDER = "pretender-"
-"""Names of nodes that claim the machine of another begin so."""
+"""Part of the names of nodes that claim the machine of another."""
 
 
 def is_pretender(node: Obj) -> bool:
-    return text(node, "metadata", "name").startswith(PRETENDER)
+    return PRETENDER in text(node, "metadata", "name")
+
+
+def _is_new(node: Obj) -> bool:
+    return any(text(taint, "key") == UNINITIALIZED for taint in rows(node, "spec", "taints"))
 
 
 class Kubelets:
@@ -116,6 +121,11 @@ class Kubelets:
                 yield machine
         yield from (machine for machine, until in self._lingering.values() if until > now)
 
+    def _initialized(self) -> frozenset[str]:
+        """The provider IDs of nodes without the taint of a new one."""
+        nodes = self._cluster.objects("nodes")
+        return frozenset(text(node, "spec", "providerID") for node in nodes if not _is_new(node))
+
     def _hang(self, deed: Deed) -> None:
         machine = deed.one_of(list(self._running()))
         if machine is not None:
@@ -129,12 +139,19 @@ class Kubelets:
             self._account.do(WHO, DeleteMachine(machine.id))
 
     def _pretend(self, deed: Deed) -> None:
-        """With everything that a kubelet registers, and the name of no machine."""
+        """With everything that a kubelet registers.
+
+        The name is that of no machine, or that of the machine with another domain: then it is
+        refused for the machine's own node, which was initialized before.
+        """
         machine = deed.one_of(list(self._running()))
         if machine is None:
             return
         self._named += 1
-        host = Host(f"{PRETENDER}{self._named}", "", machine.provider_id)
+        name = f"{PRETENDER}{self._named}"
+        if deed.choice % 2 and machine.provider_id in self._initialized():
+            name = f"{machine.name}.{name}"
+        host = Host(name, "", machine.provider_id)
         node = new_node(host, Registration(reports_provider_id=True))
         node["spec"] = {**_spec(node), **self._next_ranges("")}
         self._cluster.act(WHO, "POST", NODES_PATH, node)
