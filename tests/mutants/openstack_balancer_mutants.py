@@ -395,4 +395,13 @@ OPENSTACK_BALANCERS = (
         tests="test_fixes.py",
         danger=Danger.OWNERSHIP,
     ),
+    Mutant(
+        name="a permission for one Service is one for its namespace",
+        module="providers.openstack.ownership",
+        before="bool(is_ours and users and wish.namespace)",
+        after="bool(cluster and users and wish.namespace)",
+        tests="providers/openstack/test_tenants.py",
+        danger=Danger.OWNERSHIP,
+        scenario="tenants",
+    ),
 )

@@ -221,10 +221,12 @@ def may_be_guest(wish: Wish, balancer: LoadBalancer) -> bool:
         return False
     if is_permitted(wish, balancer):
         return True
+    # One that is not the cluster's may have guests of one namespace by a permission for these.
+    is_ours = was_created(balancer, wish.owner.cluster)
     users = [service_in(tag) for tag in go_tags(balancer.tags)]
     is_known = len(services_of(balancer.tags)) <= len(users)
     neighbours = all(one is not None and one[1] == wish.namespace for one in users)
-    return bool(cluster and users and wish.namespace) and is_known and neighbours
+    return bool(is_ours and users and wish.namespace) and is_known and neighbours
 
 
 def addresses_of(balancer: LoadBalancer, floating: Iterable[str] = ()) -> frozenset[str]:

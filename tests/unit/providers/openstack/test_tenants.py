@@ -167,6 +167,25 @@ async def test_members_of_a_load_balancer_of_others_need_permission(permission: 
     assert after["tags"] == balancer["tags"], "it was marked"
 
 
+@pytest.mark.parametrize("permission", ["trusted namespace", "tag"])
+async def test_a_permission_for_one_service_is_none_for_others_of_its_namespace(
+    permission: str,
+) -> None:
+    """Also when the Service with the permission uses the load balancer, and it has its tags."""
+    site = Site(max_shared_lb=3)
+    is_trusted = permission == "trusted namespace"
+    balancer = foreign(site, tags=() if is_trusted else (FOR,))
+    wish = tenant(site, 80, adopts=balancer["id"], may_use_foreign=is_trusted)
+    await site.settle(wish)
+    assert set(site.listeners()) == {(6443, "TCP"), (80, "TCP")}
+
+    spy = tenant(site, 8080, service="spy", adopts=balancer["id"])
+    assert "--trusted-namespaces" in await refused(site, spy)
+
+    await site.settle(wish, deep=True)
+    assert set(site.listeners()) == {(6443, "TCP"), (80, "TCP")}
+
+
 async def test_a_tag_for_another_service_permits_nothing() -> None:
     site = Site()
     tags = ("pileus.dev/for=cluster-1/shop/other", "pileus.dev/for=cluster-2/shop/web")
