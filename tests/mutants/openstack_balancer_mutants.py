@@ -404,4 +404,12 @@ OPENSTACK_BALANCERS = (
         danger=Danger.OWNERSHIP,
         scenario="tenants",
     ),
+    Mutant(
+        name="a refusal tells whether a load balancer exists",
+        module="providers.openstack.balancer_plan",
+        before="    if wish.adopts and not wish.may_use_foreign:",
+        after="    if False:",
+        tests="providers/openstack/test_tenants.py",
+        danger=Danger.NONE,
+    ),
 )

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import msgspec
 
-from pileus.cloud.balancer import Effect, Notice, Owner, Part, Wish
+from pileus.cloud.balancer import Effect, Notice, Owner, Part, Wish, foreign_refused
 from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.fix import one_line
 from pileus.providers.openstack import annotations, floating_ip, networks, security_group
@@ -87,6 +87,8 @@ def _beginning(wish: Wish, desired: Desired, seen: Seen, setup: Setup) -> Iterat
     if seen.named is not None:
         yield from _adoption(wish, desired, seen.named, seen, setup)
         return
+    if wish.adopts and not wish.may_use_foreign:
+        raise foreign_refused(wish, annotations.LOAD_BALANCER_ID.name)
     if wish.adopts:
         raise Misconfigured(
             f"there is no load balancer {one_line(wish.adopts)} in the project. Fix: correct "
@@ -165,7 +167,7 @@ def _more_subnets(desired: Desired, chosen: Chosen, seen: Seen) -> tuple[str, ..
             if one.network_id == network and one.ip_version == version
         ]
         if not inside:
-            raise Unsupported(f"network {network or 'of the VIP'} has no {family} subnet")
+            raise Unsupported(f"the network of the VIP has no {family} subnet")
         found.append(min(inside))
     return tuple(found)
 
@@ -350,7 +352,7 @@ def _member_cidr(desired: Desired, seen: Seen, setup: Setup) -> str:
     subnet = seen.topology.subnet(subnet_id) if seen.topology else None
     if subnet is None:
         raise Misconfigured(
-            f"security group: subnet {subnet_id} of members is not visible. Fix: set "
+            "security group: the subnet of members is not visible. Fix: set "
             "member-subnet-id of [LoadBalancer] in cloud.conf, or manage-security-groups=false"
         )
     return subnet.cidr

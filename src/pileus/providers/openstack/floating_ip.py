@@ -111,7 +111,7 @@ class CreateFloatingIp:
     owner: Owner | None
     """None: the user keeps it, it gets no mark."""
     reserved_for: str = ""
-    """The tag that one without a mark gets."""
+    """The tag that reserves one for the Service, which one without a mark gets."""
 
     part = Part.WHOLE
     effect = Effect.CREATE
@@ -348,7 +348,7 @@ def _needed(
         spec.address,
         port_id,
         None if spec.is_kept else spec.owner,
-        spec.reservation if spec.is_kept else "",
+        spec.reservation,
     )
 
 
@@ -367,9 +367,7 @@ def _check_free(spec: FloatingIpSpec, named: FloatingIp) -> None:
     """Raises `Misconfigured` if the floating IP is in use, or not for this Service.
 
     One without a mark is for it if it is reserved for it by a tag, or was created for a Service of
-    this name in a cluster of this name and is reserved for none, as the Go program leaves it. The
-    message is the same for all reasons: the author of the Service may be anyone
-    and learns nothing about the user of an address.
+    this name in a cluster of this name and is reserved for none, as the Go program leaves it.
     """
     is_ours = owner_of(named.tags) == spec.owner
     is_reserved = not frozenset(spec.permits).isdisjoint(named.tags)
@@ -378,12 +376,22 @@ def _check_free(spec: FloatingIpSpec, named: FloatingIp) -> None:
     is_for_us = spec.may_use_foreign or is_reserved or (is_former and not is_for_others)
     if not named.port_id and (is_ours or (is_for_us and not is_marked(named.tags))):
         return
-    tag = spec.reservation or f"{FOR}CLUSTER/NAMESPACE/SERVICE"
-    address = shlex.quote(one_line(spec.address))
-    raise Misconfigured(
-        f"loadBalancerIP {address}: the floating IP is in use, or not reserved for this "
-        "Service. Fix: request another address, or ask an operator to free it and to run: "
-        f"openstack floating ip set --tag {tag} {address} (or to add the namespace to "
+    raise Misconfigured(_not_available(spec.address, spec.reservation))
+
+
+def _not_available(address: str, reservation: str) -> str:
+    """Returns why the Service does not get an address.
+
+    The text is the same for all reasons: the author of the Service may be anyone, and learns
+    neither that an address is in use nor by whom.
+    """
+    tag = reservation or f"{FOR}CLUSTER/NAMESPACE/SERVICE"
+    shown = shlex.quote(one_line(address))
+    return (
+        f"loadBalancerIP {shown}: the floating IP does not exist, is in use, or not reserved for "
+        "this Service. Fix: request another address, or ask an operator to free it or to create it "
+        "(openstack floating ip create --floating-ip-address ADDRESS NETWORK), and to run: "
+        f"openstack floating ip set --tag {tag} {shown} (or to add the namespace to "
         "--trusted-namespaces)"
     )
 
@@ -457,34 +465,32 @@ async def _create_in_any(
 
 def _explained(change: CreateFloatingIp, error: CloudError) -> CloudError:
     """Returns the error with its object and the next step."""
-    what = f"floating IP from network {change.network_id}: {error}"
     if isinstance(error, QuotaExceeded):
         return QuotaExceeded(
-            f"{what}. Fix: delete floating IPs that are not used (openstack floating ip list), use "
-            "another floating-subnet, or raise the quota (openstack quota set --floating-ips N "
-            "PROJECT)"
+            f"floating IP: {error}. Fix: delete floating IPs that are not used (openstack floating "
+            "ip list), use another floating-subnet, or raise the quota (openstack quota set "
+            "--floating-ips N PROJECT)"
         )
-    if isinstance(error, Unauthorized) and change.address:
-        address = shlex.quote(one_line(change.address))
-        return Misconfigured(
-            f"loadBalancerIP {address}: the project has no such floating IP and may not "
-            f"choose addresses: {error}. Fix: create it as administrator (openstack floating ip "
-            f"create --project PROJECT --floating-ip-address {address} {change.network_id}), or "
-            "remove loadBalancerIP"
-        )
-    return _associated(what, error)
+    may_not_choose = isinstance(error, Unauthorized)
+    if change.address and (may_not_choose or "already allocated" in str(error)):
+        return Misconfigured(_not_available(change.address, change.reserved_for))
+    return _associated("floating IP", error)
 
 
 def _associated(what: str, error: CloudError) -> CloudError:
-    """Returns the error of a request that attaches a floating IP."""
+    """Returns the error of a request that attaches a floating IP.
+
+    Neutron's text names networks, subnets and ports.
+    """
     if not isinstance(error, NotFound):
         return error
     if "not reachable" in str(error):
         return Misconfigured(
-            f"{what}. Fix: connect the VIP subnet to a router with a gateway in the external "
-            "network (openstack router add subnet ROUTER SUBNET), or set floating-network-id"
+            f"{what}: the external network is not reachable. Fix: connect the VIP subnet to a "
+            "router with a gateway in the external network (openstack router add subnet ROUTER "
+            "SUBNET), or set floating-network-id"
         )
-    return Conflict(what)  # the port or the floating IP was deleted since: observe again
+    return Conflict(f"{what}: it, its network or the port of the load balancer was deleted since")
 
 
 async def _set_port(neutron: Neutron, one: FloatingIp, port_id: str | None) -> FloatingIp:
@@ -493,4 +499,4 @@ async def _set_port(neutron: Neutron, one: FloatingIp, port_id: str | None) -> F
             "floatingips", "floatingip", one, {"port_id": port_id}, FloatingIp
         )
     except NotFound as error:
-        raise _associated(f"floating IP {one.floating_ip_address}: {error}", error) from error
+        raise _associated(f"floating IP {one.floating_ip_address}", error) from error

@@ -325,8 +325,8 @@ def _vip(
     known = topology.subnet(subnet)
     if network and known and known.network_id != network:
         raise Misconfigured(
-            f"{place}: subnet {one_line(subnet)} is not in network {one_line(network)} "
-            f"({network_place}). Fix: remove one of them, or make them match"
+            f"{place}: subnet {one_line(subnet)} is not in the network of {network_place}. Fix: "
+            "remove one of them, or make them match"
         )
     if network and all(each.network_id != network for each in topology.subnets):
         raise Misconfigured(
@@ -370,9 +370,9 @@ def _floating(sources: tuple[_Source, ...], topology: Topology) -> FloatingChoic
         if len(usable) > 1:
             notice = (
                 f"{len(usable)} external networks, and floating-network-id is not set: floating "
-                f"IPs are created in {network}. Fix: set floating-network-id in [LoadBalancer] of "
-                f"cloud.conf, or annotation {PREFIX}floating-network-id. Networks: openstack "
-                "network list --external"
+                "IPs are created in that with the first ID. Fix: set floating-network-id in "
+                f"[LoadBalancer] of cloud.conf, or annotation {PREFIX}floating-network-id. "
+                "Networks: openstack network list --external --sort-column ID"
             )
     try:
         subnets = _floating_subnets(sources, network, topology)
@@ -444,7 +444,7 @@ def _matching(
         what = " and ".join(quoted(each) for each in (pattern, tags) if each)
         raise Misconfigured(
             f"{place}: no subnet of the network of floating IPs matches {what}. Subnets: openstack "
-            f"subnet list --network={network}"
+            "subnet list --network NETWORK"
         )
     return tuple(each.id for each in sorted(found, key=lambda each: (each.name, each.id)))
 

@@ -24,6 +24,8 @@ from pileus.testing.conformance.harness import BalancersHarness
 
 OWNER = Owner(US, "u1")
 NAME = "web"
+UNKNOWN = "0a1b2c3d-0000-4000-8000-000000000000"
+"""The ID of no load balancer."""
 BESIDE = spec_of(frozenset({2, 3}), frozenset("ab"))
 """Without the port that a furnished load balancer has."""
 
@@ -151,6 +153,7 @@ async def a_tenant_reaches_nothing_foreign(harness: BalancersHarness) -> None:
     marks = (None, Owner(THEM, "uid-of-another-cluster"), Owner(US, "uid-of-another-service"))
     named = [harness.furnish(f"of-others-{place}", mark) for place, mark in enumerate(marks)]
     before, strays = harness.built(), harness.strays()
+    texts = set[str]()
     for id_, mark in zip(named, marks, strict=True):
         for only_members in (False, True) if id_ else ():
             wish = replace(
@@ -163,12 +166,17 @@ async def a_tenant_reaches_nothing_foreign(harness: BalancersHarness) -> None:
             )
             assert harness.built() == before, "it was refused, but something was changed"
             secrets = [*filter(None, named), *(text for m in marks if m for text in _texts(m))]
+            texts.add(str(refusal))
             told = [one for one in secrets if one in str(refusal)]
             assert not told, f"the refusal discloses {told}"
             async with harness.connect() as balancers:
                 await settle(harness, balancers, harness.wish(OWNER, None))
             assert harness.built() == before, "it was deleted with the Service"
             assert harness.strays() == strays
+    if texts:
+        unknown = replace(wish_for(harness, OWNER, SMALL), adopts=UNKNOWN)
+        told = str(await _refusal(harness, unknown))
+        assert told in texts, f"another refusal discloses that a load balancer exists: {told}"
 
 
 def _texts(mark: Owner) -> tuple[str, ...]:

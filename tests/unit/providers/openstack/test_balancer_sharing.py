@@ -319,7 +319,7 @@ async def test_a_port_that_the_user_configured_is_not_taken() -> None:
 
 async def test_an_unknown_id_is_refused_and_nothing_is_created() -> None:
     site = Site()
-    with pytest.raises(Misconfigured, match="no load balancer lb-7"):
+    with pytest.raises(Misconfigured, match="or does not exist"):
         await site.settle(site.wish(adopts="lb-7"))
     assert site.writes == []
 

@@ -373,9 +373,9 @@ async def test_a_subnet_without_free_addresses_is_skipped() -> None:
     ("answer", "kind", "said"),
     [
         (QuotaExceeded("Quota exceeded [req-1]"), QuotaExceeded, r"\[req-1\].*openstack quota set"),
-        (Unauthorized("disallowed by policy"), Misconfigured, "remove loadBalancerIP"),
+        (Unauthorized("disallowed by policy"), Misconfigured, "does not exist, is in use"),
         (NotFound("External network x is not reachable"), Misconfigured, "router add subnet"),
-        (NotFound("Port could not be found"), Conflict, "could not be found"),
+        (NotFound("Port could not be found"), Conflict, "was deleted since"),
         (Conflict("already associated"), Conflict, "already associated"),
         (Unavailable("503"), Unavailable, "503"),
     ],

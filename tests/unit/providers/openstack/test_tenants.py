@@ -6,15 +6,17 @@ knows IDs of load balancers that are not theirs. They cannot set its UID and its
 
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from pileus.cloud.balancer import Listener, Owner, Wish
-from pileus.cloud.errors import Misconfigured
+from pileus.cloud.errors import CloudError, Conflict, Misconfigured, Unauthorized
 from pileus.providers.openstack.annotations import INTERNAL, PORT_ID
 from pileus.providers.openstack.balancer_steps import CreateBalancer
 from pileus_lab.openstack.state import Record
 from tests.unit.providers.openstack.balancer_site import Site, owner_of
+from tests.unit.providers.openstack.test_balancer_errors import failing
 
 KINDS = ("loadbalancers", "listeners", "pools", "members", "healthmonitors", "floatingips")
 OURS = "kube_service_kubernetes_shop_web"
@@ -82,6 +84,38 @@ async def test_an_address_in_use_discloses_nothing_about_its_user() -> None:
 
     assert balancer["vip_port_id"] not in message
     assert "in use, or not reserved" in message
+
+
+async def test_a_refusal_does_not_tell_whether_a_load_balancer_exists() -> None:
+    site = Site()
+    known = await refused(site, tenant(site, adopts=foreign(site)["id"]))
+    unknown = await refused(site, tenant(site, adopts=str(uuid4())))
+
+    assert known == unknown
+    trusted = tenant(site, adopts=str(uuid4()), may_use_foreign=True)
+    with pytest.raises(Misconfigured, match="there is no load balancer"):
+        await site.settle(trusted)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Unauthorized("403"), Conflict("409: IP address 203.0.113.7 already allocated in subnet 5")],
+)
+async def test_a_refusal_does_not_tell_whether_an_address_is_in_use(answer: CloudError) -> None:
+    """Also if the project may choose addresses, and another project has this one."""
+    site = Site()
+    foreign(site)
+    (floating,) = site.api.records("floatingips")
+    used, other = floating["floating_ip_address"], "203.0.113.7"
+    assert used != other
+    in_use = await refused(site, tenant(site, spec=site.spec(requested_address=used)))
+    wish = tenant(site, spec=site.spec(requested_address=other), service="api")
+    failing(site, answer, lambda call: call.method == "POST" and "floatingips" in call.path)
+
+    with pytest.raises(Misconfigured) as refusal:
+        await site.settle(wish)
+
+    assert str(refusal.value) == in_use.replace(used, other).replace("shop/web", "shop/api")
 
 
 async def test_a_free_address_that_is_not_reserved_is_not_taken() -> None:
