@@ -33,7 +33,7 @@ from pileus.cli.object_names import (
     parsed_object,
     within_namespace,
 )
-from pileus.cli.terminal import CLEAR, Terminal, is_unwritable
+from pileus.cli.terminal import CLEAR, Terminal, is_unwritable, printable
 from pileus.cloud.choice import NO_PROVIDER, CloudSettings
 from pileus.dataclass import dataclass
 from pileus.kube.access import Access
@@ -191,7 +191,7 @@ def _work(
     settings: Settings, named: Named, terminal: Terminal, work: Work, *, needs_cloud: bool
 ) -> int:
     values = settings.values
-    terminal.err.writelines(f"{note}\n" for note in settings.notes)
+    terminal.err.writelines(f"{printable(note)}\n" for note in settings.notes)
     config = build_config(values)
     if needs_cloud and not config[CloudSettings].clouds[0].provider:
         raise UsageError("--cloud-provider is not set", SET_PROVIDER)
@@ -211,7 +211,7 @@ def _work(
             if is_unwritable(error):
                 raise
             # The end of the program: a bug is printed in full, without secrets.
-            terminal.err.write(masked(traceback.format_exc()))
+            terminal.err.write(printable(masked(traceback.format_exc())))
             return FAILED
 
 

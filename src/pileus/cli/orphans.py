@@ -58,7 +58,8 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
         failed: Mapping[Owner, str] | None = None
         if found.deletable and request.values[DELETE] and agreed(found, request.values, terminal):
             failed = run(_delete(request, found))
-            terminal.err.writelines(f"Error: {it.uid}: {why}\n" for it, why in failed.items())
+            for owner, why in failed.items():
+                terminal.refuse(f"{owner.uid}: {why}")
         if request.as_data:
             terminal.show(request.data(json_text(document(found, failed))))
         elif failed is not None:

@@ -66,7 +66,7 @@ class Terminal:
         """Report why a command is not carried out; return its exit code."""
         self.err.write(f"Error: {printable(message)}\n")
         if hint:
-            self.err.write(f"{hint}\n")
+            self.err.write(f"{printable(hint)}\n")
         return 1
 
 
@@ -120,6 +120,11 @@ def printable(text: str) -> str:
     )
 
 
+def plain(text: str) -> str:
+    """Returns a text of a user or a cloud in one line, also without colours."""
+    return text if text.isprintable() else "".join(map(_printed, text.replace("\n", " ")))
+
+
 def _printed(sign: str) -> str:
     return sign if sign.isprintable() or sign in "\n\t" else json.dumps(sign)[1:-1]
 
@@ -139,10 +144,12 @@ class Style:
         return cls(width, bool(width) and not terminal.environment.get("NO_COLOR"))
 
     def inked(self, text: str, ink: Ink) -> str:
+        text = plain(text)
         return f"\x1b[{ink}m{text}\x1b[0m" if self.has_colour and text else text
 
     def lines(self, text: str, indent: int) -> list[str]:
         """Returns the text in lines that fit after an indent, which the caller writes."""
+        text = plain(text)
         if not self.width:
             return [text]
         return textwrap.wrap(text, self._room(indent), break_on_hyphens=False) or [""]
@@ -204,6 +211,7 @@ def table_lines(heads: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
 
     Where a terminal is too narrow for columns, each row is a block of lines.
     """
+    rows = [[plain(cell) for cell in row] for row in rows]
     lines = [heads, *rows]
     wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
     if width:

@@ -31,7 +31,7 @@ from pileus.cli.screen import (
     last_offset,
     stack,
 )
-from pileus.cli.terminal import Terminal, printable
+from pileus.cli.terminal import Terminal, plain
 from pileus.controllers.service.status import CONDITION
 from pileus.dataclass import dataclass
 from pileus.kube.errors import KubeError
@@ -215,9 +215,7 @@ def draw(frame: Frame, width: int, height: int) -> Group:
     stacks = [stack(sections, wide, room) for sections in columns]
     pairs = zip_longest(*stacks, fillvalue=Text())
     lines = stacks[0] if len(stacks) == 1 else [joined(pair, (wide, wide)) for pair in pairs]
-    trouble = (
-        [cut(Text(printable(f"! {frame.problem}"), style="red"), width)] if frame.problem else []
-    )
+    trouble = [cut(Text(plain(f"! {frame.problem}"), style="red"), width)] if frame.problem else []
     return Group(_head(frame, width), *trouble, *lines)
 
 
@@ -268,7 +266,7 @@ def _head(frame: Frame, width: int) -> Text:
     head = Text("Pileus", style="bold")
     history = frame.history
     started = f"started {age(history.since, frame.now)} ago"
-    head.append(f"  {started}, leader {printable(history.identity)}", style="dim")
+    head.append(f"  {started}, leader {plain(history.identity)}", style="dim")
     room = width - len(KEYS) - GAP
     if room < len(f"Pileus  {started}"):
         return cut(head, width)
@@ -286,8 +284,8 @@ def _decision(entry: Entry, now: datetime) -> tuple[Text, ...]:
     often = f" (x{entry.count})" if entry.count > 1 else ""
     return (
         Text(age(entry.at, now), style="dim"),
-        Text(printable(entry.object.title), style="bold"),
-        Text(printable(headline(entry)) + often, style=RESULTS.get(entry.result, "yellow")),
+        Text(plain(entry.object.title), style="bold"),
+        Text(plain(headline(entry)) + often, style=RESULTS.get(entry.result, "yellow")),
     )
 
 
@@ -295,11 +293,11 @@ def _node(node: Node) -> tuple[Text, ...]:
     is_new = is_uninitialized(node)
     addresses = (each.address for each in addresses_of(node) if each.type == "InternalIP")
     return (
-        Text(printable(node.metadata.name), style="bold"),
+        Text(plain(node.metadata.name), style="bold"),
         Text("uninitialized" if is_new else "initialized", style="yellow" if is_new else "green"),
         Text("Ready", style="green") if is_ready(node) else Text("NotReady", style="red"),
-        Text(printable(next(addresses, "-"))),
-        Text((node.metadata.labels or {}).get(ZONE, "-"), style="dim"),
+        Text(plain(next(addresses, "-"))),
+        Text(plain((node.metadata.labels or {}).get(ZONE, "-")), style="dim"),
     )
 
 
@@ -316,9 +314,7 @@ def _service(service: Service) -> tuple[Text, ...]:
     found = _ingress_of(service)
     name = shown_name(service.metadata.namespace, service.metadata.name)
     address = (
-        Text(printable(", ".join(found)), style="cyan")
-        if found
-        else Text("pending", style="yellow")
+        Text(plain(", ".join(found)), style="cyan") if found else Text("pending", style="yellow")
     )
-    problem = Text(printable(_problem_of(service)), style="red")
-    return Text(printable(name), style="bold"), address, problem
+    problem = Text(plain(_problem_of(service)), style="red")
+    return Text(plain(name), style="bold"), address, problem

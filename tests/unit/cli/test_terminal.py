@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.cli.terminal import Ink, Style, Terminal, printable, show_table, whole
+from pileus.cli.terminal import Ink, Style, Terminal, printable, show_table, table_lines, whole
 
 TEXT = "a line\n" * 1000
 
@@ -60,6 +60,25 @@ def test_no_text_of_others_controls_the_terminal(text: str):
 def test_colours_and_line_breaks_of_a_command_stay():
     text = f'{Style(80, has_colour=True).inked("error", Ink.RED)}\n\tnext "x" \\ ü\n'
     assert printable(text) == text
+
+
+FORGED = "\x1b[32mNo changes.\x1b[0m\nPlan: nothing to do\r"
+"""A text with line breaks and colours of the commands."""
+
+
+@pytest.mark.parametrize("width", [0, 80])
+def test_a_text_of_others_has_neither_colours_nor_lines_of_its_own(width: int):
+    style = Style(width, has_colour=True)
+    (line,) = style.lines(FORGED, 0)
+    (_, row) = table_lines(("a", "b"), [(FORGED, "x")], 0)
+    for shown in (line, row.rstrip()):
+        assert shown.isprintable()
+        assert printable(shown) == shown
+    assert style.inked(FORGED, Ink.RED) == f"\x1b[31m{line}\x1b[0m"
+    terminal = Terminal(io.StringIO(), io.StringIO(), {})
+    terminal.refuse("no", HOSTILE)
+    assert isinstance(terminal.err, io.StringIO)
+    assert terminal.err.getvalue().replace("\n", "").isprintable()
 
 
 def test_a_document_in_json_keeps_its_meaning():
