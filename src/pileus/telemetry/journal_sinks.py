@@ -25,6 +25,9 @@ log = Log(__name__)
 MOST_WAITING = 10_000
 """Lines that wait for a slow disk; of more, the oldest are dropped."""
 
+PRIVATE = 0o600
+"""The file is for the user of the process alone: it says what runs in the cluster."""
+
 
 class SinkUnavailable(Exception):
     """A sink that the settings ask for cannot be used; the text says why."""
@@ -47,9 +50,14 @@ class JournalFile:
             self._added.set()
 
     def check(self) -> None:
-        """Raises `SinkUnavailable` if the file cannot be written."""
+        """Raises `SinkUnavailable` if the file cannot be written.
+
+        Files of an earlier run may be readable for others; those of another user stay as they are.
+        """
         try:
             self._write([b""])
+            _make_private(self._path)
+            _make_private(Path(f"{self._path}.1"))
         except OSError as error:
             raise SinkUnavailable(
                 f"--history-file={self._path} cannot be written: {error.strerror}. "
@@ -85,9 +93,14 @@ class JournalFile:
                 file.write(line)
 
 
+def _make_private(path: Path) -> None:
+    if path.is_file():
+        with suppress(PermissionError):
+            path.chmod(PRIVATE)
+
+
 def _private(path: str, flags: int) -> int:
-    """A new file is for the user of the process alone: it says what runs in the cluster."""
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags, PRIVATE)
 
 
 @asynccontextmanager

@@ -365,8 +365,12 @@ async def test_no_text_of_a_cloud_or_an_api_server_breaks_the_journal(tmp_path: 
     assert rb"a\\udc80" in line
 
 
-async def test_a_history_file_is_only_for_its_user(tmp_path: Path) -> None:
-    file = tmp_path / "history.jsonl"
+@pytest.mark.parametrize("exists", [False, True])
+async def test_a_history_file_is_only_for_its_user(tmp_path: Path, exists: bool) -> None:
+    file, former = tmp_path / "history.jsonl", tmp_path / "history.jsonl.1"
+    for each in (file, former) if exists else ():
+        each.write_bytes(b"{}\n")
+        each.chmod(0o644)
     before = os.umask(0)
     try:
         async with journal_sinks(JournalSettings(file=str(file))):
@@ -374,3 +378,5 @@ async def test_a_history_file_is_only_for_its_user(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert file.stat().st_mode & 0o777 == 0o600
+    assert former.exists() is exists
+    assert not exists or former.stat().st_mode & 0o777 == 0o600
