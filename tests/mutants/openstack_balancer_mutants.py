@@ -412,4 +412,13 @@ OPENSTACK_BALANCERS = (
         tests="providers/openstack/test_tenants.py",
         danger=Danger.NONE,
     ),
+    Mutant(
+        name="a tag that is cut proves whose a listener is",
+        module="providers.openstack.ownership",
+        before="return len(name.encode()) < LONGEST_NAME",
+        after="return True",
+        tests="providers/openstack/test_tenants.py",
+        danger=Danger.OWNERSHIP,
+        scenario="tenants",
+    ),
 )

@@ -251,5 +251,5 @@ def is_mine(listener: Listener, balancer: LoadBalancer, name: str, owner: Owner)
         is_named = is_same or name in listener.tags
         return is_stale and is_named and cluster_of(listener.tags) == owner.cluster
     if name in listener.tags:
-        return True
+        return len(name.encode()) < LONGEST_NAME  # one that is cut may be that of another Service
     return not go_tags(listener.tags) and creator_of(balancer.tags) == owner.uid

@@ -220,6 +220,27 @@ async def test_a_permission_for_one_service_is_none_for_others_of_its_namespace(
     assert set(site.listeners()) == {(6443, "TCP"), (80, "TCP")}
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_tag_of_the_go_manager_that_is_cut_proves_no_listener(is_cut: bool) -> None:
+    """With a long cluster name the tags of two Services that share a load balancer are equal."""
+    cluster_name = "c" * (250 if is_cut else 50)
+    site = Site(cluster_name=cluster_name)
+    tag = f"kube_service_{cluster_name}_shop_web"[:255]
+    balancer = foreign(site, name=tag, tags=(tag,))
+    (listener,) = site.api.records("listeners")
+    site.api.change("listeners", listener["id"], {"tags": [tag]})
+    wish = tenant(site, 6443, published=frozenset({balancer["vip_address"]}))
+
+    if is_cut:
+        before = everything(site)
+        with pytest.raises(Misconfigured, match="port 6443/TCP is already used"):
+            await site.settle(wish, deep=True)
+        assert everything(site) == before
+    else:
+        await site.settle(wish, deep=True)
+        assert set(site.members(6443)) == {"node-1", "node-2"}
+
+
 async def test_a_tag_for_another_service_permits_nothing() -> None:
     site = Site()
     tags = ("pileus.dev/for=cluster-1/shop/other", "pileus.dev/for=cluster-2/shop/web")
