@@ -3,7 +3,7 @@
 import pytest
 from tools.differences_tests import PAGE
 
-from pileus.cloud import abilities
+from pileus.cloud import abilities, balancer
 from pileus.cloud.provider_context import ENTERING
 from pileus.cloud.threads import LIMIT
 from pileus.controllers.ipam import controller as ipam
@@ -15,7 +15,7 @@ from pileus.controllers.route import controller as route
 from pileus.controllers.route import plan as route_plan
 from pileus.controllers.route import reconciler, record
 from pileus.controllers.service import controller as service
-from pileus.controllers.service import desired, events, members, plan, steps
+from pileus.controllers.service import events, members, plan, steps
 from pileus.controllers.service.settings import ServiceSettings
 from pileus.http.server import HANDSHAKE, HEADERS
 from pileus.kube.client import DEAD_AFTER
@@ -67,7 +67,11 @@ VALUES = [
     ("every failed sync", f"after {events.PATIENCE:g} s if it may be temporary"),
     (
         "a Service may have any number",
-        f"at most {desired.MOST_PORTS:,} ports and {desired.MOST_RANGES:,} source ranges",
+        (
+            f"at most {balancer.MOST_LISTENERS:,} ports, {balancer.MOST_RANGES:,} source ranges, "
+            f"{balancer.MOST_PAIRS:,} source ranges of all ports together and, with more than "
+            f"{balancer.FEW_LISTENERS} ports, {balancer.MOST_PAIRS:,} members"
+        ),
     ),
     (
         "each change of the nodes",

@@ -48,6 +48,18 @@ class Owner:
     """UID of the Service; for volumes and snapshots, the identity of the claim in the cluster."""
 
 
+MOST_LISTENERS = 1000
+"""Listeners of a spec. A Service without node ports may have 20,000 ports."""
+MOST_RANGES = 2000
+"""Source ranges of a spec. A Service may list 80,000."""
+MOST_PAIRS = 10_000
+"""Pairs of a listener and a member, and of a listener and a source range: a cloud has each member
+and each range once per listener. See `BalancerSpec`."""
+FEW_LISTENERS = 10
+"""So many may have any number of members: the author of a Service does not choose how many nodes
+the cluster has."""
+
+
 class Transport(StrEnum):
     TCP = "TCP"
     UDP = "UDP"
@@ -85,7 +97,12 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalancerSpec:
-    """The desired state of a load balancer. Two specs are equal if nothing has to be changed."""
+    """The desired state of a load balancer. Two specs are equal if nothing has to be changed.
+
+    The size is limited, so that no Service keeps the event loop busy: `MOST_LISTENERS`,
+    `MOST_RANGES`, and `MOST_PAIRS` of a listener and a range, or of a listener and a member if
+    there are more than `FEW_LISTENERS`. `Balancers.changes` may take 50 ms for such a spec.
+    """
 
     listeners: frozenset[Listener]
     """At least one."""
@@ -185,12 +202,17 @@ class Wish:
         return digest(self.name, self.spec and _facts(self.spec), sorted(self.options.items()))
 
 
+NAMED_RANGES = 10
+"""Source ranges that a message names."""
+
+
 def no_client_admitted(spec: BalancerSpec) -> Misconfigured:
     """Returns the refusal of source ranges that are all of other IP families."""
-    families = " and ".join(spec.families)
+    families, ranges = " and ".join(spec.families), sorted(spec.source_ranges)
+    more = f" and {len(ranges) - NAMED_RANGES} more" if len(ranges) > NAMED_RANGES else ""
     return Misconfigured(
         f"the load balancer has {families} only, and no allowed source range is {families}: "
-        f"{', '.join(sorted(spec.source_ranges))}. It is not changed. Fix: add a range of "
+        f"{', '.join(ranges[:NAMED_RANGES])}{more}. It is not changed. Fix: add a range of "
         f"{families}, or remove all ranges to allow every client"
     )
 

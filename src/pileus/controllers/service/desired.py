@@ -5,6 +5,10 @@ from ipaddress import ip_address
 
 from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS, Abilities, Affinity
 from pileus.cloud.balancer import (
+    FEW_LISTENERS,
+    MOST_LISTENERS,
+    MOST_PAIRS,
+    MOST_RANGES,
     BalancerSpec,
     HealthCheck,
     Listener,
@@ -39,10 +43,6 @@ ABLE = Abilities()
 EVERY_NAMESPACE = "*"
 PREFER_DUAL_STACK = "PreferDualStack"
 HIGHEST_PORT = 65535
-MOST_RANGES = 2000
-"""Source ranges of a Service. A Service may list 80,000, and each pass would parse them all."""
-MOST_PORTS = 1000
-"""Ports of a Service. Without node ports, a Service may list 20,000."""
 MOST_PROBLEMS = 10
 """Problems that a message names."""
 FAMILIES = {4: "IPv4", 6: "IPv6"}
@@ -198,6 +198,7 @@ def desired(
         requested_address=usual_address(spec.load_balancer_ip.strip()),
         health=_health(spec),
     )
+    problems += _too_large(result)
     if result.admits_no_client:
         where, _ = source_range_texts(service)
         problems.append(f"{where}: {no_client_admitted(result)}")
@@ -226,11 +227,28 @@ def _beyond(service: Service, abilities: Abilities) -> Iterator[str]:
         )
 
 
+def _too_large(spec: BalancerSpec) -> Iterator[str]:
+    """Yields what is bounded: a cloud has each member and each source range once per port."""
+    ports = len(spec.listeners)
+    if ports * len(spec.source_ranges) > MOST_PAIRS:
+        yield (
+            f"{ports} ports with {len(spec.source_ranges)} source ranges each, and at most "
+            f"{MOST_PAIRS} ranges of all ports together are possible. Fix: use fewer ranges, or "
+            "divide the ports among several Services"
+        )
+    if ports > FEW_LISTENERS and ports * len(spec.members) > MOST_PAIRS:
+        yield (
+            f"{ports} ports with {len(spec.members)} nodes each, and at most {MOST_PAIRS} members "
+            f"of all ports together are possible. Fix: divide the ports among several Services: "
+            f"up to {FEW_LISTENERS} ports may have any number of nodes"
+        )
+
+
 def _listeners(spec: ServiceSpec, problems: list[str]) -> Iterator[Listener]:
     if not spec.ports:
         problems.append("spec.ports is empty: a load balancer needs at least one port")
-    if spec.ports and len(spec.ports) > MOST_PORTS:
-        problems.append(f"{len(spec.ports)} ports, and at most {MOST_PORTS} are possible")
+    if spec.ports and len(spec.ports) > MOST_LISTENERS:
+        problems.append(f"{len(spec.ports)} ports, and at most {MOST_LISTENERS} are possible")
         return
     for position, port in enumerate(spec.ports or ()):
         if problem := _wrong_with(port, spec):

@@ -327,6 +327,38 @@ def test_more_ports_or_ranges_than_a_pass_can_afford_are_refused():
     )
 
 
+@pytest.mark.parametrize(
+    ("ports", "ranges", "nodes", "problem"),
+    [
+        (100, 100, 100, ""),
+        (10, 1, 5000, ""),
+        (101, 100, 1, "101 ports with 100 source ranges each, and at most 10000 ranges of all"),
+        (11, 0, 910, "11 ports with 910 nodes each, and at most 10000 members of all ports"),
+    ],
+)
+def test_a_cloud_gets_at_most_so_many_ranges_and_members_of_all_ports(
+    ports: int, ranges: int, nodes: int, problem: str
+) -> None:
+    asked = service(
+        {},
+        ports=tuple(ServicePort(port=n, node_port=n) for n in range(1, ports + 1)),
+        load_balancer_source_ranges=tuple(f"10.{n >> 8}.{n & 255}.0/24" for n in range(ranges)),
+    )
+
+    found = desired(asked, frozenset(NodeRef(name=NodeName(f"n{n}")) for n in range(nodes)))
+
+    assert isinstance(found, InvalidService) is bool(problem)
+    assert problem in str(found)
+
+
+def test_a_refusal_of_source_ranges_names_the_first_ones():
+    ranges = tuple(f"fd00:{n:x}::/32" for n in range(1, 31))
+
+    said = str(desired(service({}, load_balancer_source_ranges=ranges), MEMBERS))
+
+    assert "fd00:19::/32 and 20 more. It is not changed" in said
+
+
 def test_of_many_problems_the_first_are_named():
     ranges = tuple(f"x{n}" for n in range(30))
 
