@@ -49,7 +49,7 @@ class NodeRef:
     system_uuid: str = ""
     """UUID that the machine's firmware reports; empty if the kubelet has not reported it."""
     addresses: tuple[Address, ...] = ()
-    """In the order of the Node."""
+    """In the order of the Node, at most the first 1,000."""
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """Labels of the Node. Members of load balancers carry only `Abilities.member_labels`."""
     annotations: Mapping[str, str] = field(default_factory=no_labels, hash=False)

@@ -7,6 +7,8 @@ UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 """The key of the taint with which kubelets register nodes. Its value and effect do not matter."""
 READY = "Ready"
 ADDRESS_TYPES = {each.value: each for each in AddressType}
+MOST_ADDRESSES = 1000
+"""Addresses of a node that providers get. A kubelet may report 20,000 for its node."""
 
 
 def is_uninitialized(node: Node) -> bool:
@@ -56,7 +58,7 @@ def reference(node: Node) -> NodeRef:
         system_uuid=(info and info.system_uuid) or "",
         addresses=tuple(
             Address(ADDRESS_TYPES.get(each.type, each.type), each.address)
-            for each in addresses_of(node)
+            for each in addresses_of(node)[:MOST_ADDRESSES]
         ),
         labels=node.metadata.labels or NO_LABELS,
         annotations=node.metadata.annotations or NO_LABELS,
