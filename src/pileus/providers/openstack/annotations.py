@@ -126,7 +126,8 @@ FLOATING_SUBNET = _text(
 FLOATING_SUBNET_ID = _text("floating-subnet-id", "Subnet of the floating IP, by ID.", CREATE_ONLY)
 FLOATING_SUBNET_TAGS = _text(
     "floating-subnet-tags",
-    "Tags of the subnet of the floating IP, comma-separated; `&` all of them, `!` negates.",
+    "Tags of the subnet of the floating IP, comma-separated, at most 1,000 characters; `&` all of "
+    "them, `!` negates.",
     CREATE_ONLY,
 )
 CLASS = _text("class", "Name of a `[LoadBalancerClass]` of the configuration.", CREATE_ONLY)

@@ -30,6 +30,8 @@ from pileus.providers.openstack.neutron import Network, Neutron, Port, Subnet
 from pileus.suggest import did_you_mean
 
 PREFIX = "loadbalancer.openstack.org/"
+LONGEST_TAGS = 1000
+"""Characters of `floating-subnet-tags`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -435,11 +437,11 @@ def _matching(
     pattern: str, tags: str, place: str, network: str, topology: Topology
 ) -> tuple[str, ...]:
     try:
-        matches = name_pattern(pattern or "*")
+        has_name, has_tags = name_pattern(pattern or "*"), tag_filter(tags)
     except ValueError as error:
         raise Misconfigured(f"{place}: invalid pattern: {error}") from error
     inside = [each for each in topology.subnets if each.network_id == network]
-    found = [each for each in inside if matches(each.name) and (not tags or tags_match(tags, each))]
+    found = [each for each in inside if has_name(each.name) and (not tags or has_tags(each))]
     if not found:
         what = " and ".join(quoted(each) for each in (pattern, tags) if each)
         raise Misconfigured(
@@ -449,13 +451,23 @@ def _matching(
     return tuple(each.id for each in sorted(found, key=lambda each: (each.name, each.id)))
 
 
-def tags_match(spec: str, subnet: Subnet) -> bool:
-    """Returns whether a subnet has one of the tags; all after `&`. A leading `!` negates."""
+def tag_filter(spec: str) -> Callable[[Subnet], bool]:
+    """Returns whether a subnet has one of the tags; all after `&`. A leading `!` negates.
+
+    Raises ValueError if it is too long.
+    """
+    if len(spec) > LONGEST_TAGS:
+        raise ValueError(f"{len(spec)} characters, more than {LONGEST_TAGS}")
     negated = spec.startswith("!")
     rest = spec.removeprefix("!")
     asked = {each.strip() for each in rest.removeprefix("&").split(",")} - {""}
-    has = asked & set(subnet.tags)
-    return (has == asked if rest.startswith("&") else bool(has)) != negated
+    needs_all = rest.startswith("&")
+
+    def matches(subnet: Subnet) -> bool:
+        has = asked & set(subnet.tags)
+        return (has == asked if needs_all else bool(has)) != negated
+
+    return matches
 
 
 def _unknown_class(name: str, classes: Iterable[str]) -> str:

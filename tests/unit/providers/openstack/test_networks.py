@@ -17,7 +17,7 @@ from pileus.providers.openstack.networks import (
     choose,
     machines_of,
     read_topology,
-    tags_match,
+    tag_filter,
 )
 from pileus.providers.openstack.neutron import FixedIp, Network, Neutron, Port, Subnet
 from pileus_lab.openstack.model_api import ModelApi
@@ -361,8 +361,13 @@ def test_a_pattern_that_is_not_understood_is_refused_with_its_place() -> None:
     assert "floating-subnet of [LoadBalancer]: invalid pattern: repetitions in braces" in said
 
 
+def test_more_tags_than_can_be_meant_are_refused_with_their_place() -> None:
+    said = problem(chosen(asking(floating_subnet_tags="a," * 501)))
+    assert "floating-subnet-tags: invalid pattern: 1002 characters, more than 1000" in said
+
+
 def test_no_tags_match_nothing() -> None:
-    assert not tags_match(",", SUBNETS[0])
+    assert not tag_filter(",")(SUBNETS[0])
 
 
 class Lists:
