@@ -13,8 +13,9 @@ VERSION = 1
 """Part of every hash. Increase it if the same wish is to be hashed from other facts."""
 LENGTH = 16
 """In hexadecimal digits: short enough for the tags of any cloud."""
-KNOWN = 4096
-"""Addresses whose spelling is remembered."""
+KNOWN = 8192
+"""Addresses and CIDRs whose spelling is remembered: of the nodes of a large cluster, and the source
+ranges of several Services."""
 
 
 def digest(*facts: object) -> str:
@@ -32,6 +33,7 @@ def usual_address(text: str) -> str:
         return text
 
 
+@lru_cache(KNOWN)
 def usual_network(text: str) -> str:
     """Returns a CIDR in its canonical spelling, without host bits; other texts unchanged."""
     try:

@@ -368,7 +368,8 @@ class Observer:
         if seen.parts is not None:
             grace = self._leaving.grace(desired, seen.parts.names, self.clock.now())
             seen = replace(seen, draining=replace(seen.draining, grace=grace))
-        return replace(seen, face=self._face(wish, desired, seen, lists.subnets))
+        face = self._face(wish, desired, seen, lists.subnets)
+        return replace(seen, face=face, desired=desired)
 
     async def _floating_ips(self, spec: FloatingIpSpec, seen: Seen, lists: Lists) -> FloatingIps:
         """Returns those of the Service. They may not have been read if Octavia is busy."""
@@ -408,17 +409,16 @@ class Observer:
         self, wishes: Sequence[Wish], seen: Mapping[Owner, Seen | Failure]
     ) -> Mapping[Owner, Seen | Failure]:
         """Read networks and security groups once, if they are needed; then judge what was read."""
-        desired = {wish.owner: self._desired(wish) for wish in wishes}
         requests = {
             owner: request
             for owner, one in seen.items()
-            if isinstance(one, Seen) and (request := self._request(desired[owner], one))
+            if isinstance(one, Seen) and (request := self._request(one))
         }
         topology = await self._topology(tuple(requests.values()))
         groups = await self._groups(wishes, seen, topology)
 
         async def finished(wish: Wish) -> Seen | Failure:
-            one, wanted = seen[wish.owner], desired[wish.owner]
+            one = seen[wish.owner]
             if isinstance(one, Failure):
                 return one
             known = topology if wish.owner in requests else None
@@ -426,7 +426,7 @@ class Observer:
             if own is not None and not own.groups:
                 self._without_group.add(wish.owner)
             one = replace(one, topology=known, groups=own)
-            return await self._judged(wish, wanted, one) if wanted else one
+            return await self._judged(wish, one.desired, one) if one.desired else one
 
         after = zip(wishes, await each_of(wishes, finished), strict=True)
         return {w.owner: Failure(one) if isinstance(one, CloudError) else one for w, one in after}
@@ -461,9 +461,9 @@ class Observer:
             self._complete[wish.owner] = _looks(self.setup.fingerprint(wish), seen)
         return seen
 
-    def _request(self, desired: Desired | None, seen: Seen) -> NetworkRequest | None:
+    def _request(self, seen: Seen) -> NetworkRequest | None:
         """Returns the request for networks, if something has to be created in them."""
-        found = seen.subject
+        found, desired = seen.subject, seen.desired
         if desired is None or seen.is_busy or seen.problem:
             return None
         if found is None:

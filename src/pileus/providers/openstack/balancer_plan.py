@@ -73,7 +73,9 @@ def changes(wish: Wish, seen: Seen, setup: Setup) -> tuple[Change, ...]:
         )
     if wish.spec is None:
         return () if seen.is_busy else tuple(_deletion(wish, seen, setup))
-    desired = desire(wish, wish.spec, setup)
+    desired = seen.desired
+    if desired is None or desired.context.wish is not wish:
+        desired = desire(wish, wish.spec, setup)
     if seen.problem:
         raise Misconfigured(seen.problem)
     if seen.is_busy:

@@ -21,6 +21,7 @@ from pileus.cloud.fingerprint import digest, usual_address
 from pileus.cloud.model import no_labels
 from pileus.dataclass import dataclass
 from pileus.providers.openstack.annotations import LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID
+from pileus.providers.openstack.desired import Desired
 from pileus.providers.openstack.draining import DEAD, Draining, is_draining
 from pileus.providers.openstack.floating_ip import FloatingIps
 from pileus.providers.openstack.networks import Topology
@@ -54,7 +55,7 @@ Members: TypeAlias = Mapping[str, tuple[Member, ...]]
 Monitors: TypeAlias = Mapping[str, HealthMonitor]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Parts:
     """Everything that a load balancer consists of."""
 
@@ -66,7 +67,11 @@ class Parts:
     """By ID."""
 
     def pool_of(self, listener: Listener) -> Pool | None:
-        return next((one for one in self.pools if one.id == listener.default_pool_id), None)
+        return self._pools.get(listener.default_pool_id or "")
+
+    @cached_property
+    def _pools(self) -> Mapping[str, Pool]:
+        return {one.id: one for one in self.pools}
 
     def of(self, balancer: LoadBalancer, name: str, owner: Owner) -> "Parts":
         """Returns the listeners of one Service and their pools, without those of others.
@@ -135,6 +140,8 @@ class Seen:
     """Why a reference of the Service cannot be used, such as that of a certificate."""
     published: frozenset[str] = frozenset()
     """Addresses in the Service's status."""
+    desired: Desired | None = field(default=None, repr=False, compare=False)
+    """For which it was observed: `changes` for the same wish need not derive it again."""
 
     @property
     def subject(self) -> LoadBalancer | None:

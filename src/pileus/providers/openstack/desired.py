@@ -10,7 +10,6 @@ cluster can be taken over from it and handed back.
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
-from ipaddress import ip_network
 
 from pileus.cloud.balancer import (
     BalancerSpec,
@@ -22,7 +21,7 @@ from pileus.cloud.balancer import (
     no_client_admitted,
 )
 from pileus.cloud.errors import Misconfigured, Unsupported
-from pileus.cloud.fingerprint import digest, usual_address, usual_network
+from pileus.cloud.fingerprint import digest, usual_network
 from pileus.cloud.model import NodeRef
 from pileus.cloud.options import Option, Values
 from pileus.cloud.selectors import Selector, select
@@ -33,7 +32,7 @@ from pileus.providers.openstack.config import LoadBalancer, LoadBalancerClass, O
 from pileus.providers.openstack.config_checks import whole_seconds
 from pileus.providers.openstack.features import OctaviaFeatures
 from pileus.providers.openstack.marks import CREATED, cut, tags_of
-from pileus.providers.openstack.networks import Chosen, NetworkRequest, address_of, machines_of
+from pileus.providers.openstack.networks import Chosen, NetworkRequest, addressed, machines_of
 from pileus.providers.openstack.ports import Body, Member, Monitor, Port
 
 PREFIX = "kube_service_"
@@ -256,7 +255,7 @@ def _unrestricted(features: OctaviaFeatures) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Context:
     """One wish with everything that decides about it."""
 
@@ -325,7 +324,7 @@ class Context:
             router_id=self.setup.config.route.router_id,
         )
 
-    @property
+    @cached_property
     def _nodes(self) -> frozenset[NodeRef]:
         """A selector of the Service replaces the one of the configuration, also an empty one."""
         if self.wish.selector.is_given:
@@ -340,7 +339,7 @@ class Context:
 
     def _port(self, listener: Listener) -> Port:
         protocol, pool_protocol = self._protocols(listener.transport)
-        name = balancer_name(self.wish, self.setup.cluster_name)
+        name = self._tags[0]
         monitor = self._monitor(listener, name) if self.has_monitors else None
         uses_health_port = monitor is not None and monitor.type == "HTTP"
         found = self._members(listener, self.health_port if uses_health_port else None)
@@ -349,7 +348,7 @@ class Context:
             transport=listener.transport,
             position=listener.position,
             balancer=name,
-            tags=(name, *tags_of(self.wish.owner)),
+            tags=self._tags,
             protocol=protocol,
             pool_protocol=pool_protocol,
             algorithm=self.algorithm,
@@ -360,6 +359,10 @@ class Context:
             unaddressed=tuple(one for one in found if not one.address),
             monitor=monitor,
         )
+
+    @cached_property
+    def _tags(self) -> tuple[str, ...]:
+        return balancer_name(self.wish, self.setup.cluster_name), *tags_of(self.wish.owner)
 
     def _protocols(self, transport: Transport) -> tuple[str, str]:
         """Returns the protocols of the listener and of its pool."""
@@ -379,32 +382,33 @@ class Context:
                 given = self.values[option]
                 settings[name] = default if given is None else given
         if self.setup.features.has_allowed_cidrs:
-            settings["allowed_cidrs"] = self._allowed_cidrs()
+            settings["allowed_cidrs"] = self.allowed_cidrs
         if transport is Transport.TCP and self.values[annotations.X_FORWARDED_FOR]:
             settings["insert_headers"] = {X_FORWARDED_FOR: "true"}
         if transport is Transport.TCP and self.tls_container_ref:
             settings["default_tls_container_ref"] = self.tls_container_ref
         return settings
 
-    def _allowed_cidrs(self) -> list[str]:
-        """Octavia refuses ranges of a family that the load balancer does not have."""
-        versions = {4 if family == "IPv4" else 6 for family in self.spec.families}
+    @cached_property
+    def allowed_cidrs(self) -> list[str]:
+        """The same list for all ports: a Service may have many ports and many ranges.
+
+        Octavia refuses ranges of a family that the load balancer does not have.
+        """
         ranges = {usual_network(one) for one in self.spec.source_ranges}
         if not ranges:
             return [OPEN_RANGES[family] for family in sorted(self.spec.families)]
-        return sorted(one for one in ranges if ip_network(one).version in versions)
+        return sorted(one for one in ranges if family_of(one) in self.spec.families)
 
     def _members(self, listener: Listener, monitor_port: int | None) -> tuple[Member, ...]:
-        if not listener.node_port:
+        """Octavia refuses two members with one address: the first node by name stands for both."""
+        node_port = listener.node_port
+        if not node_port:
             return ()
-        family = self.spec.families[0]
-        found = sorted((node.name, address_of(node, family)) for node in self._nodes)
-        # Octavia refuses two members with one address: the first node by name stands for both.
-        reachable = {usual_address(address): name for name, address in reversed(found) if address}
         return tuple(
-            Member(name, address, listener.node_port, monitor_port)
-            for name, address in found
-            if not address or reachable[usual_address(address)] == name
+            Member(node.name, address, node_port, monitor_port)
+            for node, address, is_first in addressed(self._nodes, self.spec.families[0])
+            if is_first
         )
 
     def _monitor(self, listener: Listener, balancer: str) -> Monitor:
@@ -450,6 +454,10 @@ class Context:
                 "LoadBalancerFloatingIPSkipped",
                 "IPv6 addresses have no floating IP: the address of the load balancer is published",
             )
+
+
+def family_of(cidr: str) -> str:
+    return "IPv6" if ":" in cidr else "IPv4"
 
 
 def _server_id(node: NodeRef) -> str:

@@ -17,6 +17,7 @@ What decides, first wins:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
 from pileus.cloud.errors import Misconfigured, NeedsMembers
@@ -32,6 +33,8 @@ from pileus.suggest import did_you_mean
 PREFIX = "loadbalancer.openstack.org/"
 LONGEST_TAGS = 1000
 """Characters of `floating-subnet-tags`."""
+KEPT = 16
+"""Sets of members whose addresses are remembered: Services share them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -117,13 +120,35 @@ def address_of(node: NodeRef, family: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=KEPT)
+def addressed(members: frozenset[NodeRef], family: str) -> tuple[tuple[NodeRef, str, bool], ...]:
+    """Returns the members by name, each with its address ("": none) of the family.
+
+    The last value is False for one whose address another one before it has, too.
+    """
+    found = sorted(((each, address_of(each, family)) for each in members), key=_by_name)
+    first = {usual_address(address): node for node, address in reversed(found) if address}
+    return tuple(
+        (node, address, not address or first[usual_address(address)] is node)
+        for node, address in found
+    )
+
+
+def _by_name(found: tuple[NodeRef, str]) -> tuple[str, str]:
+    node, address = found
+    return node.name, address
+
+
 def machines_of(
-    members: Iterable[NodeRef], family: str, server_id: Callable[[NodeRef], str]
+    members: frozenset[NodeRef], family: str, server_id: Callable[[NodeRef], str]
 ) -> tuple[Machine, ...]:
     """Returns the members with an address of the family, by name."""
-    found = ((each, address_of(each, family)) for each in members)
     return tuple(
-        sorted(Machine(node.name, server_id(node), address) for node, address in found if address)
+        sorted(
+            Machine(node.name, server_id(node), address)
+            for node, address, _ in addressed(members, family)
+            if address
+        )
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import cast
 
 from pileus.cloud.balancer import Effect, Part, no_client_admitted
@@ -19,7 +20,7 @@ from pileus.providers.openstack.balancer_steps import (
     SetMembers,
     UpdatePart,
 )
-from pileus.providers.openstack.desired import Desired
+from pileus.providers.openstack.desired import Desired, family_of
 from pileus.providers.openstack.draining import Draining, drained, is_draining, returned
 from pileus.providers.openstack.marks import CLUSTER, SERVICE
 from pileus.providers.openstack.ownership import (
@@ -34,7 +35,7 @@ Key = tuple[int, str]
 """Port and transport: unique among the listeners of a load balancer."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PortPlan:
     """Compares the desired ports with the parts of a load balancer."""
 
@@ -47,7 +48,7 @@ class PortPlan:
     """Whether members are written one by one."""
     draining: Draining = NEVER
 
-    @property
+    @cached_property
     def _listeners(self) -> Mapping[Key, octavia.Listener]:
         return {key_of(one): one for one in self.parts.listeners}
 
@@ -109,14 +110,21 @@ class PortPlan:
 
         Octavia refuses them. The load balancer may be older than the second family of the Service.
         """
-        ranges = cast("list[str]", port.settings.get("allowed_cidrs", []))
-        families = tuple(one for one in self.desired.families if one in _families(self.balancer))
-        kept = [one for one in ranges if ("IPv6" if ":" in one else "IPv4") in families]
-        if not families or kept == ranges:
+        if "allowed_cidrs" not in port.settings or self._admitted is None:
             return port
+        return replace(port, settings={**port.settings, "allowed_cidrs": self._admitted})
+
+    @cached_property
+    def _admitted(self) -> list[str] | None:
+        """Returns the source ranges that are left, the same for all ports; None: all."""
+        context, present = self.desired.context, _families(self.balancer)
+        families = tuple(one for one in self.desired.families if one in present)
+        kept = [one for one in context.allowed_cidrs if family_of(one) in families]
+        if not families or len(kept) == len(context.allowed_cidrs):
+            return None
         if not kept:
-            raise no_client_admitted(replace(self.desired.context.spec, families=families))
-        return replace(port, settings={**port.settings, "allowed_cidrs": kept})
+            raise no_client_admitted(replace(context.spec, families=families))
+        return kept
 
     def _is_mine(self, listener: octavia.Listener) -> bool:
         return is_mine(listener, self.balancer, self.desired.name, self.desired.owner)

@@ -29,9 +29,13 @@ class Member:
             "address": self.address,
             "protocol_port": self.protocol_port,
         }
-        optional = {"subnet_id": subnet_id or None, "monitor_port": self.monitor_port}
-        body |= {name: value for name, value in optional.items() if value is not None}
-        return body if weight is None else {**body, "weight": weight}
+        if subnet_id:
+            body["subnet_id"] = subnet_id
+        if self.monitor_port is not None:
+            body["monitor_port"] = self.monitor_port
+        if weight is not None:
+            body["weight"] = weight
+        return body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -250,6 +250,15 @@ def test_ranges_of_a_family_that_the_load_balancer_does_not_have_are_left_out() 
     assert tree(mixed)["listeners"][0]["allowed_cidrs"] == ["10.0.0.0/8"]
 
 
+def test_all_ports_share_their_source_ranges() -> None:
+    found = desired_with({}, replace(SPEC, source_ranges=frozenset({"10.0.0.0/8"})))
+
+    first, *others = (one.settings["allowed_cidrs"] for one in found.ports)
+
+    assert others
+    assert all(one is first for one in others)
+
+
 def test_ranges_that_are_all_of_another_family_are_refused() -> None:
     closed = replace(SPEC, source_ranges=frozenset({"fd00::/8"}))
     with pytest.raises(Misconfigured, match="no allowed source range is IPv4: fd00::/8"):

@@ -101,9 +101,9 @@ def test_members_have_internal_addresses_of_the_family_if_there_are_any() -> Non
             Address(AddressType.HOSTNAME, "n1"),
         ),
     )
-    assert machines_of([node], "IPv4", lambda _: "s") == (Machine("n1", "s", "1.2.3.4"),)
-    assert machines_of([node], "IPv6", lambda _: "s") == (Machine("n1", "s", "fd00::5"),)
-    assert machines_of([replace(node, addresses=())], "IPv4", lambda _: "s") == ()
+    assert machines_of(frozenset({node}), "IPv4", lambda _: "s") == (Machine("n1", "s", "1.2.3.4"),)
+    assert machines_of(frozenset({node}), "IPv6", lambda _: "s") == (Machine("n1", "s", "fd00::5"),)
+    assert machines_of(frozenset({replace(node, addresses=())}), "IPv4", lambda _: "s") == ()
 
 
 def test_without_any_member_port_the_error_names_the_key_to_set() -> None:
