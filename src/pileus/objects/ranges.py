@@ -1,6 +1,7 @@
 """Ranges of addresses (CIDRs) in flags, nodes and Services. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
@@ -26,6 +27,8 @@ def parse_range(text: str) -> Range:
     address, _, length = text.partition("/")
     if not (length.isascii() and length.isdigit()) or "%" in address:
         raise ValueError(f"{quoted(text)} is not a CIDR such as 10.244.0.0/16 or fd00::/48")
+    with suppress(ValueError):
+        return ip_network(text, strict=False)
     try:
         return ip_network(f"{_decimal(address)}/{length}", strict=False)
     except ValueError as error:

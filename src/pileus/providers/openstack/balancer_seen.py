@@ -21,7 +21,8 @@ from pileus.cloud.fingerprint import digest, usual_address
 from pileus.cloud.model import no_labels
 from pileus.dataclass import dataclass
 from pileus.providers.openstack.annotations import LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID
-from pileus.providers.openstack.desired import Desired
+from pileus.providers.openstack.balancer_steps import Change
+from pileus.providers.openstack.desired import Desired, Setup
 from pileus.providers.openstack.draining import DEAD, Draining, is_draining
 from pileus.providers.openstack.floating_ip import FloatingIps
 from pileus.providers.openstack.networks import Topology
@@ -142,6 +143,11 @@ class Seen:
     """Addresses in the Service's status."""
     desired: Desired | None = field(default=None, repr=False, compare=False)
     """For which it was observed: `changes` for the same wish need not derive it again."""
+
+    @cached_property
+    def planned(self) -> list[tuple[Wish, Setup, tuple[Change, ...]]]:
+        """The last answer of `changes`; a `Seen` that replaces this one has none."""
+        return []
 
     @property
     def subject(self) -> LoadBalancer | None:

@@ -8,7 +8,7 @@ cluster can be taken over from it and handed back.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 
 from pileus.cloud.balancer import (
@@ -25,7 +25,7 @@ from pileus.cloud.fingerprint import digest, usual_network
 from pileus.cloud.model import NodeRef
 from pileus.cloud.options import Option, Values
 from pileus.cloud.selectors import Selector, select
-from pileus.dataclass import dataclass
+from pileus.dataclass import dataclass, replace
 from pileus.fix import quoted
 from pileus.providers.openstack import annotations
 from pileus.providers.openstack.config import LoadBalancer, LoadBalancerClass, OpenStackConfig

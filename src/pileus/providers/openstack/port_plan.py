@@ -1,14 +1,13 @@
 """What has to be changed of the listeners, pools, members and monitors of a load balancer. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import cast
 
 from pileus.cloud.balancer import Effect, Part, no_client_admitted
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.fingerprint import usual_address, usual_network
-from pileus.dataclass import dataclass
+from pileus.dataclass import dataclass, replace
 from pileus.providers.openstack import octavia
 from pileus.providers.openstack.balancer_seen import Parts
 from pileus.providers.openstack.balancer_steps import (

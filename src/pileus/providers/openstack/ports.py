@@ -89,7 +89,7 @@ class Port:
 
     @property
     def label(self) -> str:
-        return f"{self.port}/{self.transport}"
+        return f"{self.port}/{self.transport.value}"
 
     @property
     def listener_name(self) -> str:

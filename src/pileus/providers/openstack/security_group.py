@@ -15,7 +15,7 @@ a member. Groups that something else adds meanwhile are not lost (`port_writes`)
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -48,9 +48,8 @@ def description_of(namespace: str, service: str, cluster_name: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Rule:
-    """Allows connections from a CIDR to one port of the members."""
+class Rule(NamedTuple):
+    """Allows connections from a CIDR to one port of the members. There may be thousands."""
 
     protocol: str
     port: int
@@ -79,11 +78,12 @@ def rules_of(
     if keeps_client_address:
         ranges = {one for one in spec.source_ranges if ip_network(one).version == version}
         sources = ranges if spec.source_ranges else {ANYWHERE[version]}
+    cidrs = frozenset(map(usual_network, sources))
     rules = {
-        Rule(one.transport.lower(), one.node_port, usual_network(source))
+        Rule(one.transport.lower(), one.node_port, cidr)
         for one in spec.listeners
-        for source in sources
         if one.node_port
+        for cidr in cidrs
     }
     if spec.health:
         rules.add(Rule("tcp", spec.health.node_port, usual_network(member_cidr)))
