@@ -282,9 +282,7 @@ class PartsBalancers:
 
     def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
         have = {port: i for i, port in seen.listeners}
-        members = {
-            i: frozenset(name for at, name in seen.members if at == i) for i, _ in seen.listeners
-        }
+        members = self.members_of(seen)
         return (
             *(AddListener(port, wanted.members) for port in sorted(wanted.ports - have.keys())),
             *(RemoveListener(i) for port, i in sorted(have.items()) if port not in wanted.ports),
@@ -296,6 +294,12 @@ class PartsBalancers:
             *(() if seen.rules == wanted.rules else (SetRules(wanted.rules),)),
             *(() if seen.address else (Publish(seen.owner),)),
         )
+
+    def members_of(self, seen: Seen) -> Mapping[str, frozenset[str]]:
+        found: dict[str, set[str]] = {i: set() for i, _ in seen.listeners}
+        for listener, name in seen.members:
+            found[listener].add(name)
+        return {listener: frozenset(names) for listener, names in found.items()}
 
     def possible(self, wanted: Create, seen: Seen) -> frozenset[str]:
         return wanted.members - seen.deleted

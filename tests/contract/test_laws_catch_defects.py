@@ -1,7 +1,7 @@
 """A law that no defect breaks is none: each planted defect here is caught."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from pileus.cloud.balancer import Owner, Wish
 from pileus.cloud.errors import CloudError, NotFound
 from pileus.cloud.model import Absent, InstanceState, NodeRef, Route
-from pileus.testing.conformance import balancers, instances, routes, ssh_keys
+from pileus.testing.conformance import balancers, costs, instances, routes, ssh_keys
 from pileus.testing.conformance.harness import run
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.contract.keyring import Keyring, KeyringHarness
@@ -118,6 +118,34 @@ def test_a_defect_of_balancers_is_caught(defect):
 
     with pytest.raises((AssertionError, CloudError, ExceptionGroup)):
         laws()
+
+
+class ComparesEachListenerWithAllOthers(PartsBalancers):
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        listeners = (*wish.spec.listeners,) if wish.spec else ()
+        assert all(listeners.count(one) == 1 for one in listeners)
+        return super().changes(wish, seen)
+
+
+class ReadsAllMembersForEachListener(PartsBalancers):
+    def members_of(self, seen: Seen) -> Mapping[str, frozenset[str]]:
+        return {
+            i: frozenset(one[1] for one in seen.members if one[0] == i) for i, _ in seen.listeners
+        }
+
+
+@pytest.mark.parametrize(
+    ("defect", "law", "what"),
+    [
+        (ComparesEachListenerWithAllOthers, costs.the_largest_service_is_cheap, "many listeners"),
+        (ReadsAllMembersForEachListener, costs.a_large_load_balancer_is_cheap, "no change"),
+    ],
+)
+def test_a_provider_that_keeps_the_loop_busy_is_caught(defect, law, what):
+    run(law(PartsHarness()), VirtualTimeLoop)
+
+    with pytest.raises(AssertionError, match=f"of CPU time for {what}"):
+        run(law(PartsHarness(defect)), VirtualTimeLoop)
 
 
 class TakesFailureForAbsence(MachineInstances):

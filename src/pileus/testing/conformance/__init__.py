@@ -14,6 +14,7 @@ LAWS = (
     "abilities",
     "balancers",
     "convergence",
+    "costs",
     "identity",
     "instances",
     "repair",

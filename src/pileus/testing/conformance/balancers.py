@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pileus.cloud.balancer import Balancers, BalancerSpec, Effect, Owner, Part
 from pileus.cloud.errors import Conflict
 from pileus.dataclass import dataclass
-from pileus.testing.conformance import abilities, identity, repair
+from pileus.testing.conformance import abilities, costs, identity, repair
 from pileus.testing.conformance.convergence import (
     SMALL,
     THEM,
@@ -136,6 +136,12 @@ class BalancersLaws:
 
     def test_a_node_that_registers_again_keeps_its_place(self) -> None:
         run(abilities.registering_again_keeps_the_place(self.make()), self.new_loop)
+
+    def test_the_largest_service_costs_the_event_loop_little(self) -> None:
+        run(costs.the_largest_service_is_cheap(self.make()), self.new_loop)
+
+    def test_a_large_load_balancer_costs_the_event_loop_little(self) -> None:
+        run(costs.a_large_load_balancer_is_cheap(self.make()), self.new_loop)
 
     def test_members_that_stay_are_never_removed(self) -> None:
         run(abilities.members_that_stay_are_never_removed(self.make()), self.new_loop)
