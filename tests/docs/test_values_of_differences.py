@@ -62,7 +62,13 @@ VALUES = [
     ),
     ("20 tries after conflicts", f"{TRIES} tries"),
     ("nothing is repaired", f"every {ServiceSettings().drift_period / 60:g} minutes"),
-    ("the finalizer goes as soon", f", {plan.SECOND_CHECK:g} s apart"),
+    (
+        "the finalizer goes as soon",
+        (
+            f"at least {plan.LAST_CHECK:g} s after the cloud accepted the deletion; without such a "
+            f"deletion, after two that find nothing, {plan.SECOND_CHECK:g} s apart"
+        ),
+    ),
     ("balancers are emptied", f"fresh list, {steps.SECOND_CHECK_OF_NODES:g} s later"),
     ("every failed sync", f"after {events.PATIENCE:g} s if it may be temporary"),
     (

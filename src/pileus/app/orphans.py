@@ -30,7 +30,7 @@ from pileus.controllers.service.orphans import ReportOrphans, Sweep, SweepSettin
 from pileus.controllers.service.plan import Rules
 from pileus.controllers.service.preview import checked_plan, orphan_observation
 from pileus.controllers.service.settings import ServiceSettings
-from pileus.controllers.service.steps import ApplyChanges, Forget, Plan, Report, Wait
+from pileus.controllers.service.steps import ApplyChanges, CheckAgain, Forget, Plan, Report, Wait
 from pileus.controllers.volume.objects import rules_of
 from pileus.controllers.volume.sweep import fresh_orphans
 from pileus.dataclass import dataclass
@@ -221,6 +221,9 @@ class CleanUp:
                     seen = await self._apply(seen, steps[0])
                 case Wait(asked):
                     await asyncio.sleep(PAUSE if asked is None else asked)
+                    seen = orphan_observation(uid, self.clock)
+                case CheckAgain(seconds):
+                    await asyncio.sleep(seconds)
                     seen = orphan_observation(uid, self.clock)
                 case Report(error):
                     raise error

@@ -13,7 +13,7 @@ from pileus.controllers.service.events import (
     message_of,
     reason_of,
 )
-from pileus.controllers.service.plan import SECOND_CHECK
+from pileus.controllers.service.plan import LAST_CHECK, SECOND_CHECK
 from pileus.controllers.service.status import (
     FINALIZER,
     Finalizer,
@@ -49,6 +49,7 @@ BY_CLOUD = "set by the cloud"
 """A value that is known only after the changes in the cloud."""
 SECOND_NODES = "a second check of the nodes: many members would be removed at once"
 MISSING = f"a second check that finds nothing, {SECOND_CHECK:g} s after the first"
+LAST = f"a check that finds nothing, {LAST_CHECK:g} s after the deletion"
 BUSY = "the cloud, which is working on the load balancer"
 LONG = f"the cloud, if it works on the load balancer for more than {PATIENCE:g} s"
 LASTS = f"the failure to last for {PATIENCE:g} s"
@@ -89,8 +90,8 @@ def lines(
                 yield from _written(service, write, "" if soon else LASTS)
             case KeepMembers() | CheckNodes():
                 waits_for = SECOND_NODES
-            case CheckAgain():
-                waits_for = MISSING
+            case CheckAgain(is_missing=is_missing):
+                waits_for = MISSING if is_missing else LAST
             case CheckBalancer() | ConfirmDeletion() | KeepAsOrphans() | Settle() | Forget():
                 pass
             case _:

@@ -94,6 +94,9 @@ from pileus.kube.model.core_v1 import Service
 
 SECOND_CHECK = 30.0
 """Seconds between two checks that find nothing, before the finalizer is removed."""
+LAST_CHECK = 3.0
+"""Seconds between the deletion and the check that nothing is left: a list that was wrong for a
+moment is right again."""
 FORMER = 2.0
 """Seconds between the first checks whether a Service of the same name is cleaned up."""
 FORMER_MOST = 15.0
@@ -479,7 +482,7 @@ def _delete(
         error = Unavailable(f"load balancer {name} still exists and cannot be deleted")
         return (report(seen, error),)
     if mode is Mode.FULL and not observed.is_full:
-        return CheckBalancer(observed.desired, full=True), end
+        return CheckAgain(LAST_CHECK, is_missing=False), end
     seconds = _until_second_check(seen) if is_doubtful and observed.balancer is None else 0.0
     return (CheckAgain(seconds, is_missing=True), end) if seconds > 0 else (end,)
 

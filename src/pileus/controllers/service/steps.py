@@ -97,7 +97,7 @@ class CheckAgain:
 
     seconds: float
     is_missing: bool
-    """Whether the load balancer is missing; else the Service was deleted just now."""
+    """Whether the load balancer is missing; else it or the Service was deleted just now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import pytest
 
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import QuotaExceeded
+from pileus.controllers.service.plan import LAST_CHECK
 from pileus_lab.local.model.account import SetQuota
 from tests.unit.controllers.service.plain import Change
 from tests.unit.controllers.service.world import World
@@ -135,7 +136,7 @@ async def test_the_provider_counts_what_the_go_framework_would_ask_it_for():
 
     assert [kind for kind, _, _ in world.reconciled] == ["ensure", "update", "delete"]
     assert not any(has_failed for _, _, has_failed in world.reconciled)
-    assert [round(seconds) for _, seconds, _ in world.reconciled] == [3, 3, 6]
+    assert [round(seconds) for _, seconds, _ in world.reconciled] == [3, 3, 6 + LAST_CHECK]
 
 
 async def test_the_provider_counts_failures_and_nothing_that_is_up_to_date():
