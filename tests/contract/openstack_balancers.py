@@ -28,13 +28,16 @@ class BreakableApi(ModelApi):
         super().__init__(settings)
         self.chance: Callable[[], bool] = lambda: False
         self.error: BaseException = CRASH
+        self.overlooks: Callable[[], bool] = lambda: False
 
     async def call(self, call: Call) -> Any:
         self._perhaps()
         self.now += 1
         answer = await super().call(call)
         self._perhaps()
-        return answer
+        lists = [key for key in answer or () if isinstance(answer[key], list)]
+        is_list = call.method == "GET" and bool(lists)
+        return {lists[0]: []} if is_list and self.overlooks() else answer
 
     def _perhaps(self) -> None:
         if self.chance():
@@ -91,6 +94,10 @@ class OpenStackBalancersHarness(BalancersHarness):
 
     def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
         self.api.chance, self.api.error = chance, error
+
+    def overlook_when(self, chance: Callable[[], bool]) -> bool:
+        self.api.overlooks = chance
+        return True
 
     def _balancers(self) -> list[Record]:
         return [one for one in self.api.records("loadbalancers") if not _is_leaving(one)]

@@ -7,7 +7,7 @@ the stamp away, so that a balancer that is half-way carries none.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from pileus.cloud.balancer import (
     Balancer,
@@ -24,6 +24,7 @@ from pileus.cloud.errors import Conflict, Misconfigured
 from pileus.testing.conformance.harness import CRASH
 
 Mark = tuple[str, str]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,11 @@ class Api:
     made: int = 0
     chance: Callable[[], bool] = lambda: False
     error: BaseException = CRASH
+    overlooks: Callable[[], bool] = lambda: False
+
+    def listed(self, facts: Mapping[str, T]) -> Mapping[str, T]:
+        """Returns what a list shows, which may be empty by mistake."""
+        return {} if self.overlooks() else facts
 
     def step(self, balancer: str = "") -> None:
         """Where a fault can strike."""
@@ -219,8 +225,9 @@ class PartsBalancers:
 
     def view(self, owner: Owner) -> Seen:
         api = self.api
-        address = next((a for a, m in api.addresses.items() if self.is_owners(m, owner)), "")
-        id_ = next((i for i, m in api.balancers.items() if self.is_owners(m, owner)), "")
+        addresses, balancers = api.listed(api.addresses), api.listed(api.balancers)
+        address = next((a for a, m in addresses.items() if self.is_owners(m, owner)), "")
+        id_ = next((i for i, m in balancers.items() if self.is_owners(m, owner)), "")
         return self.parts(owner, id_, address) if id_ else Seen(owner, address=address)
 
     def parts(self, owner: Owner, id_: str, address: str) -> Seen:

@@ -44,6 +44,10 @@ class PartsHarness(BalancersHarness):
     def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
         self.api.chance, self.api.error = chance, error
 
+    def overlook_when(self, chance: Callable[[], bool]) -> bool:
+        self.api.overlooks = chance
+        return True
+
     def vandalise(self, owner: Owner) -> None:
         mark = (owner.cluster, owner.uid)
         for id_ in [i for i, m in self.api.balancers.items() if m == mark]:

@@ -10,7 +10,7 @@ import pytest
 from pileus.cloud.balancer import Owner, Wish
 from pileus.cloud.errors import CloudError, NotFound
 from pileus.cloud.model import Absent, InstanceState, NodeRef, Route
-from pileus.testing.conformance import balancers, costs, instances, routes, ssh_keys
+from pileus.testing.conformance import balancers, costs, instances, repair, routes, ssh_keys
 from pileus.testing.conformance.harness import run
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.contract.keyring import Keyring, KeyringHarness
@@ -118,6 +118,21 @@ def test_a_defect_of_balancers_is_caught(defect):
 
     with pytest.raises((AssertionError, CloudError, ExceptionGroup)):
         laws()
+
+
+class WithdrawsAddressesWithTheirBalancerAlone(PartsBalancers):
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        found = super().changes(wish, seen)
+        return found if seen.id or wish.spec else ()
+
+
+def test_a_part_that_a_list_lacked_once_and_that_stays_is_caught():
+    repair.one_empty_list_leaves_nothing(PartsHarness, VirtualTimeLoop)
+
+    with pytest.raises(AssertionError, match="list 0 was empty, and parts were left behind"):
+        repair.one_empty_list_leaves_nothing(
+            lambda: PartsHarness(WithdrawsAddressesWithTheirBalancerAlone), VirtualTimeLoop
+        )
 
 
 class ComparesEachListenerWithAllOthers(PartsBalancers):

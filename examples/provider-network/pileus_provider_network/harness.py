@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import cast
 
 from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS, Abilities
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
@@ -38,6 +39,7 @@ from pileus_provider_network.model import (
     Machine,
     ModifyBalancer,
     Operation,
+    Page,
     RunInstance,
     SetPower,
     Tags,
@@ -60,6 +62,7 @@ class BreakableApi:
     now: float = 0.0
     chance: Callable[[], bool] = lambda: False
     error: BaseException = CRASH
+    overlooks: Callable[[], bool] = lambda: False
     refused: set[str] = field(default_factory=set[str])
     """Destinations of routes that the cloud refuses."""
 
@@ -78,7 +81,9 @@ class BreakableApi:
             raise Rejected("the cloud refuses this route")
         answer = self.do(operation)
         self._perhaps()
-        return answer
+        if isinstance(answer, Page) and self.overlooks():
+            return replace(cast("Page[object]", answer), items=())
+        return cast("object", answer)
 
     def _perhaps(self) -> None:
         if self.chance():
@@ -146,6 +151,10 @@ class NetworkBalancersHarness(BalancersHarness):
 
     def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
         self.api.chance, self.api.error = chance, error
+
+    def overlook_when(self, chance: Callable[[], bool]) -> bool:
+        self.api.overlooks = chance
+        return True
 
     def vandalise(self, owner: Owner) -> None:
         for one in list(self.api.account.balancers.values()):

@@ -95,6 +95,9 @@ class BalancersLaws:
     def test_trap_4_parts_are_deleted_when_their_parent_is_gone(self) -> None:
         run(repair.orphans_are_deleted(self.make()), self.new_loop)
 
+    def test_a_list_that_is_empty_once_leaves_no_part_behind(self) -> None:
+        repair.one_empty_list_leaves_nothing(self.make, self.new_loop)
+
     def test_trap_9_a_failure_deletes_nothing_that_existed_before(self) -> None:
         repair.failures_delete_nothing(self.make, self.new_loop)
 

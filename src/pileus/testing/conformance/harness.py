@@ -132,6 +132,14 @@ class BalancersHarness(Protocol):
         """Call `chance` at each request, before and after its effect; raise `error` if True."""
         ...
 
+    def overlook_when(self, chance: Callable[[], bool]) -> bool:
+        """Call `chance` for each list that is read; answer with an empty list if True.
+
+        False: this harness cannot.
+        """
+        del chance
+        return False
+
     def vandalise(self, owner: Owner) -> None:
         """Delete the owner's load balancer manually, as far as a user can; parts may remain."""
         ...

@@ -54,6 +54,10 @@ async def quick_check_finds_nothing(harness: BalancersHarness) -> None:
         assert seen.balancer is not None, "a quick check lost the load balancer"
 
 
+LISTS = 8
+"""More lists than a deletion reads."""
+
+
 def crash_half_way_is_seen(make: Make, loop_factory: LoopFactory) -> None:
     """A process dies while it applies a change; the next one only makes quick checks.
 
@@ -206,6 +210,28 @@ async def _fails(harness: BalancersHarness, count: int) -> None:
 
 def _ports(harness: BalancersHarness, spec: BalancerSpec) -> frozenset[int]:
     return built_of(harness, spec).ports
+
+
+def one_empty_list_leaves_nothing(make: Make, loop_factory: LoopFactory) -> None:
+    """A list that is read for a deletion is empty once: of load balancers, or of their parts.
+
+    The next observation, which the core makes before it forgets the Service, shows what is left.
+    """
+    for count in range(LISTS):
+        run(_deleted_with_an_empty_list(make(), count), loop_factory)
+
+
+async def _deleted_with_an_empty_list(harness: BalancersHarness, count: int) -> None:
+    async with harness.connect() as balancers:
+        await settle(harness, balancers, wish_for(harness, OWNER, SMALL))
+        if not harness.overlook_when(Countdown(count)):
+            return
+        for _ in range(2):  # the core checks twice, too
+            with suppress(CloudError, ExceptionGroup):
+                await settle(harness, balancers, harness.wish(OWNER, None))
+
+    assert standing(harness, US) == {}, f"list {count} was empty, and all of it was left"
+    assert harness.strays() == 0, f"list {count} was empty, and parts were left behind"
 
 
 async def orphans_are_deleted(harness: BalancersHarness) -> None:

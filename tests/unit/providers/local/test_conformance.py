@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from types import MappingProxyType
+from typing import cast
+
+from msgspec.structs import replace as changed
 
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.interface import Cloud
@@ -28,7 +31,7 @@ from pileus_lab.local.model.balancers import (
     SetTraffic,
 )
 from pileus_lab.local.model.machines import CreateMachine, DeleteMachine, StopMachine
-from pileus_lab.local.model.records import FaultKind, Mark, Port, Traffic
+from pileus_lab.local.model.records import FaultKind, Mark, Page, Port, Traffic
 from pileus_lab.local.model.routes import CreateRoute
 from pileus_lab.local.model.snapshots import ListSnapshots
 from pileus_lab.local.model.state import A, Operation, Settings, family_of
@@ -93,11 +96,14 @@ class Crashing:
         self.cloud = cloud
         self.dies: Callable[[], bool] = lambda: False
         self.error: BaseException = CRASH
+        self.overlooks: Callable[[], bool] = lambda: False
 
     async def call(self, operation: Operation[A]) -> A:
         self._perhaps()
         answer = await self.cloud.call(operation)
         self._perhaps()
+        if isinstance(answer, Page) and self.overlooks():
+            return cast("A", changed(cast("Page[object]", answer), items=()))
         return answer
 
     def _perhaps(self) -> None:
@@ -127,6 +133,10 @@ class Balancers(Doors, BalancersHarness):
 
     def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
         self._api.dies, self._api.error = chance, error
+
+    def overlook_when(self, chance: Callable[[], bool]) -> bool:
+        self._api.overlooks = chance
+        return True
 
     def vandalise(self, owner: Owner) -> None:
         self._clock.forward(60)
