@@ -12,9 +12,9 @@ _COST = "providers/openstack/test_balancer_cost.py"
 OPENSTACK_BALANCERS = (
     Mutant(
         name="two nodes with one address are two members",
-        module="providers.openstack.desired",
-        before="if not address or reachable[usual_address(address)] == name",
-        after="if True",
+        module="providers.openstack.networks",
+        before="(node, address, not address or first[usual_address(address)] is node)",
+        after="(node, address, True)",
         tests=_ERRORS,
     ),
     Mutant(
