@@ -55,7 +55,7 @@ MOST_RANGES = 2000
 MOST_PAIRS = 10_000
 """Pairs of a listener and a member, and of a listener and a source range: a cloud has each member
 and each range once per listener. See `BalancerSpec`."""
-FEW_LISTENERS = 10
+FEW_LISTENERS = 50
 """So many may have any number of members: the author of a Service does not choose how many nodes
 the cluster has."""
 

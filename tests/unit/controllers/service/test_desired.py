@@ -331,9 +331,9 @@ def test_more_ports_or_ranges_than_a_pass_can_afford_are_refused():
     ("ports", "ranges", "nodes", "problem"),
     [
         (100, 100, 100, ""),
-        (10, 1, 5000, ""),
+        (50, 1, 5000, ""),
         (101, 100, 1, "101 ports with 100 source ranges each, and at most 10000 ranges of all"),
-        (11, 0, 910, "11 ports with 910 nodes each, and at most 10000 members of all ports"),
+        (51, 0, 197, "51 ports with 197 nodes each, and at most 10000 members of all ports"),
     ],
 )
 def test_a_cloud_gets_at_most_so_many_ranges_and_members_of_all_ports(
