@@ -8,7 +8,6 @@ import pytest
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.cloud.model import Failure
-from pileus.providers.openstack.balancers import ABILITIES
 from pileus.providers.openstack.config import LoadBalancer
 from pileus.testing.conformance import abilities
 from pileus.testing.conformance.balancers import BalancersLaws
@@ -57,15 +56,17 @@ class WithoutAccessLists(OpenStackLaws):
 class TestWithProviderOvn(WithoutAccessLists):
     def make(self) -> OpenStackBalancersHarness:
         api = BreakableApi(Settings(lb_providers=("ovn", "amphora")))
-        able = replace(ABILITIES, source_ranges=False)
-        return OpenStackBalancersHarness(LoadBalancer(lb_provider="ovn"), api, able)
+        harness = OpenStackBalancersHarness(LoadBalancer(lb_provider="ovn"), api)
+        harness.abilities = replace(harness.abilities, source_ranges=False)
+        return harness
 
 
 class TestWithOctaviaBefore212(WithoutAccessLists):
     def make(self) -> OpenStackBalancersHarness:
         api = BreakableApi(Settings(octavia_minor=11))
-        able = replace(ABILITIES, source_ranges=False, dual_stack=False)
-        return OpenStackBalancersHarness(LoadBalancer(), api, able)
+        harness = OpenStackBalancersHarness(api=api)
+        harness.abilities = replace(harness.abilities, source_ranges=False, dual_stack=False)
+        return harness
 
 
 async def _restrictions_are_refused(harness: OpenStackBalancersHarness) -> None:

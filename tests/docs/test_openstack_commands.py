@@ -37,7 +37,7 @@ SYNTAX: dict[str, tuple[tuple[str, ...], int, int]] = {
     "loadbalancer set": (("--tag",), 1, 1),
     "loadbalancer show": (SHOWN, 1, 1),
     "loadbalancer status show": ((), 1, 1),
-    "network list": (("--external",), 0, 0),
+    "network list": (("--external", "--sort-column"), 0, 0),
     "port delete": ((), 1, 99),
     "port list": (("--server",), 0, 0),
     "port set": (("--allowed-address",), 1, 1),
