@@ -81,11 +81,11 @@ SERVICE = (
         scenario="classes",
     ),
     Mutant(
-        name="the default cloud removes the finalizer of another cloud of the manager",
+        name="the default cloud cleans up after another cloud of the manager",
         module="controllers.service.status",
         before="is_others = not is_load_balancer(service) and is_of_other_cloud(service, classes)",
         after="is_others = False",
-        tests="app/test_services_that_move.py",
+        tests="controllers/service/test_plan.py",
         danger=Danger.OWNERSHIP,
     ),
     Mutant(

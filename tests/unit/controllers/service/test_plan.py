@@ -118,6 +118,13 @@ def test_what_was_served_and_went_to_another_class_is_not_just_left(
         assert course(as_noted(service, name), classes, known=False) != Leave()
 
 
+@given(SERVICES)
+def test_the_default_cloud_leaves_a_service_to_the_cloud_that_served_it_last(service: Service):
+    classes = Classes.of("local", of_others=["pileus.dev/b"])
+    if not is_load_balancer(service):
+        assert course(as_noted(service, "pileus.dev/b"), classes, known=False) == Leave()
+
+
 @given(SERVICES, NOTED)
 def test_a_release_of_another_class_holds_only_for_the_version_that_was_seen(
     service: Service, name: str | None
