@@ -28,6 +28,11 @@ def test_trouble_of_one_cloud_does_not_delay_any_provider(cloud: MakeCloud) -> N
     assert_everything_holds(cloud, seeds=8, scenario="two-clouds")
 
 
+def test_a_service_that_is_gone_is_not_reported_as_an_orphan_of_a_ported_provider() -> None:
+    """The check that precedes the removal of its finalizer had made it known once more."""
+    assert play(draw(25, SCENARIO), SimulatedPorted).violation is None
+
+
 def test_nodes_that_are_never_assigned_to_a_cloud_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -143,14 +143,14 @@ class ClassicBalancers:
         last = self.memory.recall(wish.owner)
         was_deleted = self.memory.was_just_deleted(wish.owner)
         shown = self.notes.newest(wish.owner.uid, self.view.service(wish.owner.uid))
-        if shown is not None and self.notes.is_noted(shown):
-            self.memory.see(wish.owner, shown)
         service = shown or (last and last.service) or self.memory.sight(wish.owner)
         if service is None:
             gone = Service(metadata=ObjectMeta(uid=wish.owner.uid))
             return _nothing_of(gone) if self.memory.is_forgotten(wish.owner) else None
         if was_deleted and wish.spec is None:
             return _nothing_of(service)
+        if shown is not None and self.notes.is_noted(shown):
+            self.memory.see(wish.owner, shown)
         seen = self._known(service, last or self._noted(service))
         if wish.spec is not None and (_plan(wish, seen) or not deep):
             return seen

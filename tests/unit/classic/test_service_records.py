@@ -1,6 +1,7 @@
 """What a ported provider was last given outlives the process, as a note on the Service."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -210,6 +211,20 @@ async def test_our_own_writes_are_seen_before_the_watch_brings_them():
         await settle(balancers, wish("n1"))
 
     assert record.names == ["get", "delete", "ensure"]
+
+
+async def test_a_service_that_is_checked_after_its_deletion_is_not_remembered_again():
+    """Its finalizer is removed after that check, and no pass follows that could forget it."""
+    cluster = await ensured()
+    cluster.put(deletion_timestamp=datetime(2030, 1, 1, tzinfo=UTC))
+
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, GONE)
+        await settle(balancers, GONE)
+        cluster.view.known_services.clear()
+
+        assert record.names == ["get", "delete"]
+        assert await balancers.owners(OWNER.cluster) == frozenset()
 
 
 async def test_what_someone_else_makes_stays_so_after_a_restart():
