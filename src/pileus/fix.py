@@ -15,14 +15,13 @@ import re
 from collections.abc import Iterator
 
 FIX = " Fix: "
-PROGRAMS = ("helm", "kubectl", "openstack", "pileus", "timedatectl")
-"""A fix, or what follows a colon in it, is a command if it begins with one of them."""
 COMMANDS = ("kubectl ", "pileus ")
 LONGEST = 200
 """Characters of a value that a message quotes."""
 LONGEST_LINE = 4096
 """Characters of any other text. That of a user may have a million."""
-_BEGIN = re.compile(rf"(?:^|: )(?=(?:{'|'.join(PROGRAMS)}) )")
+_BEGIN = re.compile(r"(?:^|: )(?=(?:helm|kubectl|openstack|pileus|timedatectl) )")
+"""A fix, or what follows a colon in it, is a command if it begins with one of these programs."""
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"\\].*)+""", re.DOTALL)
 """A word of a shell. A quote that is not closed lasts until the end."""
 

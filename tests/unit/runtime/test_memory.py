@@ -83,6 +83,7 @@ IN_THE_CLOUD = "what may exist in the cloud, and is known from nothing else"
 KEPT = "pruned in each round to the objects that exist"
 
 EXEMPT = {
+    "classic/adapter.py:CAPABILITIES": FIXED,
     "classic/calls.py:Calls._logged": FIXED,
     "classic/service_records.py:ProcessMemory._forgotten": BOUNDED,
     "classic/service_records.py:ProcessMemory._remembered": IN_THE_CLOUD,
@@ -99,6 +100,7 @@ EXEMPT = {
     "controllers/route/plan.py:_Routing._kept": SHORT,
     "controllers/route/plan.py:_Routing._replaced": SHORT,
     "controllers/route/plan.py:_Routing._table": SHORT,
+    "controllers/route/record.py:Recorded.known_for": SHORT,
     "controllers/route/record.py:RouteRecord._created": KEPT,
     "controllers/route/record.py:RouteRecord._deleted": KEPT,
     "controllers/route/record.py:RouteRecord._known": KEPT,

@@ -296,7 +296,7 @@ RANGES = "spec.podCIDRs"
 """A manager continues after the range that it assigned last, which no plan knows: only the first
 plan names ranges, later ones announce some."""
 ANY = "*"
-UPDATE_OF_PORTED = re.compile(rf"{Effect.UPDATE} \d+ members of the (load balancer of .+)")
+UPDATE_OF_PORTED = re.compile(r"~ \d+ members of the (load balancer of .+)")
 
 
 async def hold_to_plans(world: World) -> None:
