@@ -42,6 +42,20 @@ def test_plans_are_kept_with_providers_that_record_a_fingerprint(cloud: MakeClou
     "seed",
     [
         pytest.param(
+            199,
+            id="a manager whose clock was ahead took a new node for an old one",
+        ),
+    ],
+)
+def test_plans_are_kept_with_tables_that_do_not_say_whose_a_route_is(seed: int):
+    assert_everything_holds(SimulatedNetwork, seeds=[seed], scenario="plan")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(
             10,
             id="members were updated before an ensure that a plan names alone",
         ),

@@ -101,6 +101,7 @@ EXEMPT = {
     "controllers/route/plan.py:_Routing._replaced": SHORT,
     "controllers/route/plan.py:_Routing._table": SHORT,
     "controllers/route/record.py:Recorded.known_for": SHORT,
+    "controllers/route/record.py:RouteRecord._appeared": KEPT,
     "controllers/route/record.py:RouteRecord._created": KEPT,
     "controllers/route/record.py:RouteRecord._deleted": KEPT,
     "controllers/route/record.py:RouteRecord._known": KEPT,

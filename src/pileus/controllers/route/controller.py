@@ -72,6 +72,7 @@ class RouteController:
             self._context.scope.whose,
             pace if self._settings.watch else None,
         )
+        self._record.nodes_seen(self._nodes.nodes())  # those that are added later are new
         self._informer.subscribe(self._nodes.without_echoes(watcher))
         if self._settings.watch:
             pace.ask()  # even without nodes: the last one may have been deleted before the start
@@ -170,6 +171,7 @@ class _Watcher:
     pace: Pace | None
 
     def added(self, new: Node, /) -> None:
+        self.record.node_added(new)
         self._changed(None, new)
 
     def updated(self, old: Node, new: Node, /) -> None:

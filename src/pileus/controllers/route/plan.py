@@ -253,18 +253,26 @@ class _Routing:
 def _is_new(node: Node, observed: Observation) -> bool:
     """Whether the node is about to be initialized: it has no addresses that a route could use.
 
-    One that still has none after a while is reported. The clock of this process may be hours behind
-    that of the API server: a node that is known for a while is not new, whenever it was created.
+    One that still has none after a while is reported.
     """
     is_waiting = is_uninitialized(node) and not addresses_of(node)
     return is_waiting and _patience(node, observed) > 0
 
 
 def _patience(node: Node, observed: Observation) -> float:
-    """The seconds that the node has left for getting addresses; none if it is not positive."""
+    """The seconds that the node has left for getting addresses; none if it is not positive.
+
+    The clock of this process may be hours ahead of that of the API server, or behind. It does not
+    count for a node that was created while this process watched, nor for one that it has known for
+    a while.
+    """
+    uid, recorded = node.metadata.uid, observed.recorded
+    known = recorded.known_for.get(uid, 0.0)
+    if uid in recorded.appeared:
+        return PATIENCE - known
     born, now = node.metadata.creation_timestamp, observed.date
     age = (now - born).total_seconds() if now is not None and born is not None else PATIENCE
-    return PATIENCE - max(age, observed.recorded.known_for.get(node.metadata.uid, 0.0))
+    return PATIENCE - max(age, known)
 
 
 def route_to(node: Node, destination: Range) -> Route:

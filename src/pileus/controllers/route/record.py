@@ -31,6 +31,8 @@ class Recorded:
     list has shown yet."""
     known_for: Mapping[str, float] = field(default_factory=dict[str, float])
     """For how many seconds this process has known each node, by UID."""
+    appeared: frozenset[str] = frozenset()
+    """UIDs of nodes that were created while this process watched."""
 
 
 NOTHING = Recorded()
@@ -44,12 +46,21 @@ class RouteRecord:
         self._created: dict[tuple[str, Range], float] = {}
         self._known: dict[str, float] = {}
         """Since when nodes are known, by UID."""
+        self._appeared: set[str] = set()
 
     def nodes_seen(self, nodes: Iterable[Node]) -> None:
         """Record the nodes that exist; all others are forgotten."""
         now = _now()
         uids = (each.metadata.uid for each in nodes)
         self._known = {uid: self._known.get(uid, now) for uid in uids}
+        self._appeared.intersection_update(self._known)
+
+    def node_added(self, node: Node) -> None:
+        """Record that the watch shows the node. If it is not known yet, it was just created."""
+        uid = node.metadata.uid
+        if uid not in self._known:
+            self._known[uid] = _now()
+            self._appeared.add(uid)
 
     def node_deleted(self, node: Node) -> None:
         """Record that a node of this cloud was reported as deleted.
@@ -83,7 +94,12 @@ class RouteRecord:
         now = _now()
         self._created = {key: at for key, at in self._created.items() if at > now - SETTLING}
         known_for = {uid: now - since for uid, since in self._known.items()}
-        return Recorded(frozenset(self._deleted), frozenset(self._created), known_for)
+        return Recorded(
+            deleted=frozenset(self._deleted),
+            created=frozenset(self._created),
+            known_for=known_for,
+            appeared=frozenset(self._appeared),
+        )
 
     def doubtful_for(self) -> float | None:
         """Returns in how many seconds a created route that no list has shown counts as lost.

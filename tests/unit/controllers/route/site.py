@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+from pileus.clock import Clock
 from pileus.cloud.errors import CloudError, Conflict
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Route
@@ -14,6 +15,7 @@ from pileus.controllers.route.settings import RouteSettings
 from pileus.objects.cloud_scope import only_scope
 from pileus.objects.nodes import condition_of
 from pileus.objects.settings import ClusterSettings
+from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.cluster import Cluster, Veiled
 from tests.unit.controllers.route.objects import RULES
 
@@ -95,6 +97,8 @@ class Site(Cluster):
         self.is_only = is_only
         """Whether this is the only cloud of the manager."""
         self.routes = routes or FakeRoutes()
+        self.clock: Clock = LoopClock()
+        """The clock of the manager."""
         self.controller: RouteController
         self.view: Veiled
 
@@ -115,6 +119,7 @@ class Site(Cluster):
     async def running(self, settings: RouteSettings = SETTINGS) -> AsyncGenerator[None]:
         scope = replace(only_scope(Cloud(name="fake", routes=self.routes)), is_only=self.is_only)
         context, informer, self.view = self.context(ROUTE, scope, self._identify)
+        context = replace(context, clock=self.clock)
         self.controller = RouteController(context, self.routes, settings)
         async with asyncio.TaskGroup() as group:
             tasks = [

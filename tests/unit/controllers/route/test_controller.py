@@ -13,6 +13,7 @@ from pileus.objects.nodes import UNINITIALIZED
 from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
 from pileus.settings.feature_gates import WATCH_BASED_ROUTES, Gates
 from pileus.testing.virtual_time import loop_time
+from pileus_lab.simulation.managers import SkewedClock
 from tests.unit.controllers.route.objects import RULES, route
 from tests.unit.controllers.route.site import SETTINGS, FakeRoutes, Site
 
@@ -175,6 +176,19 @@ async def test_a_new_node_that_gets_no_addresses_has_its_route_after_a_minute(se
         await at.register("n1", "10.1.0.0/24", taint=UNINITIALIZED)
         await asyncio.sleep(58)
         assert at.routes.places == {}
+        await asyncio.sleep(12)
+        assert at.routes.places == {"10.1.0.0/24": "n1"}
+
+
+@pytest.mark.parametrize("wrong_by", [3600, -3600])
+async def test_a_new_node_has_a_minute_to_get_addresses_whatever_the_clock_says(wrong_by: int):
+    at = Site()
+    at.clock = SkewedClock(at.clock, wrong_by)
+    async with at.running():
+        await asyncio.sleep(400)
+        await at.register("n1", "10.1.0.0/24", taint=UNINITIALIZED)
+        await asyncio.sleep(58)
+        assert at.routes.count("create") == 0
         await asyncio.sleep(12)
         assert at.routes.places == {"10.1.0.0/24": "n1"}
 

@@ -375,6 +375,32 @@ def test_a_node_that_is_known_for_a_while_is_not_new_whatever_the_clock_says(age
     assert places(planned([waiting], [], known).create) == [("10.1.0.0/24", "n1")]
 
 
+@pytest.mark.parametrize("age", [-3600, 0, 3600])
+def test_a_node_that_was_created_while_the_process_watched_is_new_whatever_the_clock_says(
+    age: int,
+) -> None:
+    taint = Taint(key=UNINITIALIZED, value="true", effect="NoSchedule")
+    waiting = node("n1", "10.1.0.0/24", addresses=(), taints=[taint], age=age)
+    uid = waiting.metadata.uid
+    known = Recorded(known_for={uid: PATIENCE - 1}, appeared=frozenset({uid}))
+    assert planned([waiting], [], known).steps == ()
+    known = Recorded(known_for={uid: PATIENCE}, appeared=frozenset({uid}))
+    assert places(planned([waiting], [], known).create) == [("10.1.0.0/24", "n1")]
+
+
+async def test_the_record_says_which_nodes_were_created_while_the_process_watched() -> None:
+    record, first, second = RouteRecord(), node("n1"), node("n2")
+    record.nodes_seen([first])
+    record.node_added(first)
+    record.node_added(second)
+    assert record.now().appeared == {second.metadata.uid}
+    await asyncio.sleep(5)
+    record.nodes_seen([first, second])
+    assert record.now().known_for == {first.metadata.uid: 5, second.metadata.uid: 5}
+    record.nodes_seen([first])
+    assert record.now().appeared == frozenset()
+
+
 async def test_the_record_says_for_how_long_each_existing_node_is_known() -> None:
     record, first, second = RouteRecord(), node("n1"), node("n2")
     record.nodes_seen([first])
