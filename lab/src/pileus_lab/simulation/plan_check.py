@@ -22,6 +22,7 @@ from pileus.cloud.balancer import Balancers, Change, Effect, Owner, Part, Seen, 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud, Routes, SshKeys
 from pileus.cloud.model import Failure, NodeKeys, NodeName, NodeRef, Route, SshKey
+from pileus.controllers.route.ownership import destination_of
 from pileus.controllers.route.plan import CONDITION as ROUTED
 from pileus.controllers.service.annotations import ENSURED, WRITTEN
 from pileus.controllers.service.lines import BUSY, BY_CLOUD, LONG
@@ -410,6 +411,8 @@ class Keeper:
             if isinstance(step, ObjectStep) and is_manager(step.who):
                 for write in differences(step):
                     self._write(write)
+            if isinstance(step, ObjectStep) and step.resource == "nodes" and step.after is None:
+                self._promise_routes_of(step.before or {})
             self._hold()
         elif isinstance(step, Call) and step.is_work:
             self._sent(step)
@@ -452,6 +455,19 @@ class Keeper:
                 self._promises.add(Write(write.about, Place.CLUSTER, path, BY_CLOUD))
             if change.effect is Effect.UPDATE:
                 self._promises.add(Write(write.about, Place.CLUSTER, ADDRESSES, BY_CLOUD))
+
+    def _promise_routes_of(self, deleted: Obj) -> None:
+        """A manager deletes the routes of a node whose deletion it saw.
+
+        If the cloud does not say whose a route is, no later plan names it: a process that starts
+        now cannot know the node.
+        """
+        name = text(deleted, "metadata", "name")
+        ranges = {destination_of(each) for each in texts(deleted, "spec", "podCIDRs")}
+        for route in self._world.account.truth().routes.values():
+            if route.cluster is None and destination_of(route.destination) in ranges:
+                what = f"{Effect.DELETE} route {route.destination} to {name}"
+                self._promises.add(Write(f"Node {name}", Place.CLOUD, what))
 
     def _hold(self) -> None:
         self._changed.set()
