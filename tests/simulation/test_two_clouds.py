@@ -7,6 +7,7 @@ from pileus_provider_network.simulated import SimulatedNetwork
 
 from pileus.app.node_assignment import NodeAssignment
 from pileus_lab.simulation.clouds.interface import MakeCloud
+from pileus_lab.simulation.clouds.local import SimulatedLocal
 from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
 from pileus_lab.simulation.play import play
 from pileus_lab.simulation.scenario import SCENARIOS
@@ -31,6 +32,28 @@ def test_trouble_of_one_cloud_does_not_delay_any_provider(cloud: MakeCloud) -> N
 def test_a_service_that_is_gone_is_not_reported_as_an_orphan_of_a_ported_provider() -> None:
     """The check that precedes the removal of its finalizer had made it known once more."""
     assert play(draw(25, SCENARIO), SimulatedPorted).violation is None
+
+
+@pytest.mark.parametrize(
+    ("cloud", "seed"),
+    [
+        pytest.param(
+            SimulatedLocal,
+            380,
+            id="all nodes registered again while no manager ran, and lost their load balancers",
+        ),
+        pytest.param(
+            SimulatedPorted,
+            451,
+            id="the last node of a cloud was gone after a restart, and those of the other cloud "
+            "seemed to be nodes that the provider does not recognise",
+        ),
+    ],
+)
+def test_what_was_found_once_stays_fixed(cloud: MakeCloud, seed: int) -> None:
+    violation = play(draw(seed, SCENARIO), cloud).violation
+
+    assert violation is None, str(violation)
 
 
 def test_nodes_that_are_never_assigned_to_a_cloud_are_found_out(

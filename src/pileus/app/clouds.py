@@ -152,6 +152,7 @@ class CloudSlot:
             name=self.name,
             cloud=cloud,
             whose=self._nodes.whose_in(self.name),
+            is_of_another=self._nodes.is_of_another(self.name),
             is_default=self.choice.default,
             is_only=False,
             classes=self.choice.classes,

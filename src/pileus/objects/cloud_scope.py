@@ -1,7 +1,10 @@
 """The cloud for which a controller works, in a manager that may have several."""
 
+from collections.abc import Callable
+
 from pileus.cloud.interface import Cloud
 from pileus.dataclass import dataclass
+from pileus.kube.model.core_v1 import Node
 from pileus.objects.ownership import Ownership, Whose, whose_by
 
 CLASS_PREFIX = "pileus.dev/"
@@ -18,6 +21,8 @@ class CloudScope:
     """With middleware: batching, budget, fence, metrics and deadlines of its own."""
     whose: Whose
     """Whether a node belongs to this cloud."""
+    is_of_another: Callable[[Node], bool] = lambda _: False
+    """Whether a node provably belongs to another cloud of this manager."""
     is_default: bool = True
     """Whether it serves Services that name no class."""
     is_only: bool = True

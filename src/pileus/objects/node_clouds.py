@@ -1,6 +1,6 @@
 """To which of several clouds a node belongs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import NodeRef
@@ -93,6 +93,13 @@ class NodeClouds:
         found = self.claim(node)
         is_any = found.owner or found.candidates or found.contested
         return Ownership.OURS if is_any else Ownership.FOREIGN
+
+    def is_of_another(self, cloud: str) -> Callable[[Node], bool]:
+        """Returns the question whether a node provably belongs to another one of the clouds.
+
+        By its provider ID or its provider; what a lookup did not find in one cloud is no proof.
+        """
+        return lambda node: self.claim(node).owner not in {"", cloud}
 
     def whose_in(self, cloud: str) -> Whose:
         """Returns the question whether a node belongs to that cloud."""

@@ -87,6 +87,7 @@ class ServiceController:
         self._gathering = Gathering()
         rules = MemberRules(
             whose=context.scope.whose,
+            is_of_another=context.scope.is_of_another,
             drain_cordoned=settings.drain_cordoned,
             labels=_counted_labels(context.scope.cloud),
             checks_claims=context.scope.cloud.instances is not None,

@@ -90,6 +90,8 @@ Changed = Callable[[MemberChange], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRules:
     whose: Whose
+    is_of_another: Callable[[Node], bool] = lambda _: False
+    """Whether a node provably belongs to another cloud of this manager."""
     drain_cordoned: bool = False
     labels: frozenset[str] | None = frozenset()
     """Keys of labels whose change is a change of members (`Abilities.member_labels`); None: all,
@@ -320,8 +322,11 @@ class Membership:
     async def second_check(self, scope: MemberScope) -> frozenset[NodeRef]:
         """Returns the members according to a new list of all nodes from the API server.
 
-        Raises KubeError if the list fails. Raises Misconfigured if all nodes belong to other clouds
-        and always did: then the provider probably does not recognise its own nodes.
+        Raises KubeError if the list fails. Raises Misconfigured if all nodes belong to clouds that
+        the manager does not have, and always did: then the provider probably does not recognise
+        its own nodes; or if the
+        node controller has checked none yet: those that registered again while no manager ran may
+        be the members that there are.
         """
         async with self._reading:
             now = _now()
@@ -349,14 +354,28 @@ class Membership:
     def _members(self, nodes: Sequence[Node], scope: MemberScope) -> frozenset[NodeRef]:
         members = self._sets[scope].of(nodes)
         candidates = [node for node in nodes if self._rules.is_candidate(node)]
-        if candidates and not members and not self._knows_ours:
-            one = candidates[0]
+        if members or not candidates:
+            return members
+        unchecked = next((node for node in candidates if self._is_unchecked(node, scope)), None)
+        if unchecked is not None:
+            name = unchecked.metadata.name
+            raise Misconfigured(
+                "no node of this cloud is initialized, and the provider IDs that they claim are "
+                f"not checked: {name} claims {quoted(provider_id_of(unchecked))}. The load "
+                f"balancer keeps its members. To see what is missing: kubectl describe node {name}"
+            )
+        unrecognised = [node for node in candidates if not self._rules.is_of_another(node)]
+        if unrecognised and not self._knows_ours:
+            one = unrecognised[0]
             raise Misconfigured(
                 f"all nodes belong to other clouds, such as {one.metadata.name} with provider ID "
                 f"{quoted(provider_id_of(one))}. The load balancer keeps its members. Fix: check "
                 "--cloud-provider; a provider must recognise the provider IDs of its own nodes"
             )
         return members
+
+    def _is_unchecked(self, node: Node, scope: MemberScope) -> bool:
+        return self._rules.is_member(node, scope) and self._rules.is_unchecked(node)
 
 
 class NewNodes:

@@ -7,9 +7,11 @@ import pytest
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Rejected
+from pileus.controllers.service.annotations import MemberScope
 from pileus.controllers.service.members import (
     EXCLUDED,
     MemberRules,
+    Membership,
     means_the_same,
 )
 from pileus.kube.model.core_v1 import NODES, Node, NodeSpec, Taint
@@ -454,6 +456,40 @@ async def test_a_node_that_registers_again_with_its_provider_id_stays_a_member()
         await asyncio.sleep(10)
 
         assert world.members() == ["a", "b"]
+
+
+async def test_members_are_kept_after_a_restart_until_a_node_that_registered_again_is_checked():
+    world = World()
+    for name in "ab":
+        await world.add_node(name)
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(10)
+    for name in "ab":
+        await world.remove_node(name)
+        await world.add_node(name, spec={"taints": [UNINITIALIZED]})
+    async with world.managed():
+        await asyncio.sleep(1000)
+        assert world.members() == ["a", "b"]
+        said = str(world.events.told[-1].message)
+        assert 'a claims "local://a"' in said
+        assert said.endswith("To see what is missing: kubectl describe node a")
+
+        await initialize(world, "b")
+        await asyncio.sleep(10)
+        assert world.members() == ["b"]
+
+
+async def test_nodes_of_another_cloud_of_the_manager_do_not_keep_members():
+    other = node("x", provider_id="other://x")
+
+    async def read() -> list[Node]:
+        return [other]
+
+    rules = MemberRules(whose=WHOSE, is_of_another=lambda _: True)
+    membership = Membership(read, lambda _: None, rules)
+
+    assert await membership.second_check(MemberScope.CLOUD) == frozenset()
 
 
 async def initialize(world: World, name: str) -> None:

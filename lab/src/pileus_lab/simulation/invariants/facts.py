@@ -326,25 +326,35 @@ class Facts:
         """Whether no cloud of the manager has the node."""
         return self.is_foreign(node) and not self.is_of_second(node)
 
+    def is_of_first(self, node: Obj) -> bool:
+        return bool(text(node, "spec", "providerID")) and not self.is_foreign(node)
+
     def keeps_members(self) -> bool:
         """Whether the leader keeps the members that balancers have.
 
-        It does if all nodes are of other clouds and it never saw one of its own: then the provider
-        may not recognise its nodes.
+        It does if the nodes are of no cloud that it has, and it never saw one of its own: then the
+        provider may not recognise its nodes. So it does while none of its nodes was checked: they
+        may have registered again while no manager ran.
         """
-        return self._knows_none_of(self.own_nodes, self.is_foreign)
+        members = self.members()
+        is_none_checked = bool(members) and all(map(is_unchecked, members))
+        nodes = [one for one in self.cluster.objects("nodes") if not self.is_of_second(one)]
+        return is_none_checked or (
+            all(map(self.is_foreign, nodes)) and self._knows_none_of(self.own_nodes, nodes)
+        )
 
     def keeps_members_of_second(self) -> bool:
         """The same for the second cloud."""
-        return self._knows_none_of(self.second_nodes, lambda node: not self.is_of_second(node))
+        nodes = [one for one in self.cluster.objects("nodes") if not self.is_of_first(one)]
+        is_any_its_own = any(map(self.is_of_second, nodes))
+        return not is_any_its_own and self._knows_none_of(self.second_nodes, nodes)
 
-    def _knows_none_of(self, own: set[str], is_foreign: Callable[[Obj], bool]) -> bool:
-        nodes = self.cluster.objects("nodes")
-        if not nodes or not all(map(is_foreign, nodes)):
-            return False
+    def _knows_none_of(self, own: set[str], nodes: Sequence[Obj]) -> bool:
         leader = self.cluster.leader()
         life = next((one for one in self.lives().values() if one.identity == leader), None)
-        return life is None or all(life.heard_at(uid) is None for uid in sorted(own))
+        return bool(nodes) and (
+            life is None or all(life.heard_at(uid) is None for uid in sorted(own))
+        )
 
     def balancers(self) -> list[Balancer]:
         """The balancers of this cluster."""
