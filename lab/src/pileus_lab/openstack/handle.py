@@ -15,6 +15,7 @@ from pileus_lab.openstack import (
     octavia_parts,
     octavia_pending,
 )
+from pileus_lab.openstack.by_identity import by_identity
 from pileus_lab.openstack.state import Due, Fault, Handler, Moment, Reply, Request, State
 
 ROUTES: Mapping[Service, Mapping[tuple[str, str], Handler]] = {
@@ -54,9 +55,14 @@ def handle(state: State, call: Call, moment: Moment) -> tuple[State, Reply]:
 def settled(state: State, now: float) -> State:
     """Returns the state after everything that was due by now."""
     while state.due and state.due[0].at <= now:
-        due, rest = state.due[0], state.due[1:]
-        state = DONE[due.collection](replace(state, due=rest), due)
+        state = _after_first_due(state)
     return state
+
+
+@by_identity
+def _after_first_due(state: State) -> State:
+    due, rest = state.due[0], state.due[1:]
+    return DONE[due.collection](replace(state, due=rest), due)
 
 
 @lru_cache(maxsize=4096)

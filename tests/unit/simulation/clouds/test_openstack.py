@@ -10,6 +10,7 @@ from pileus.providers.openstack.marks import tags_of
 from pileus_lab.simulation.clouds import deeds
 from pileus_lab.simulation.clouds.interface import Moment
 from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
+from pileus_lab.simulation.clouds.openstack_truth import TruthOf
 from pileus_lab.simulation.clouds.truth import Balancer
 
 NOW = 1000.0
@@ -95,6 +96,27 @@ def test_a_second_load_balancer_with_the_same_mark_is_a_twin_until_the_first_is_
     assert (twin.owner == OWNER, twin.twin_of) == (False, OWNER)
     scene.delete(first)
     assert (scene.balancer(second).owner, scene.balancer(second).twin_of) == (OWNER, None)
+
+
+def test_contents_are_the_same_as_computed_from_nothing() -> None:
+    """They are put together from what earlier states had."""
+    scene = Scene()
+    for one in (scene.create(), scene.create()):
+        scene.balancer(one)
+        scene.delete(one)
+        for seconds in (0.0, 60.0):
+            now = scene.now + seconds
+            computed = TruthOf(scene.cloud._config).at(scene.state, now)
+            assert scene.cloud.truth(scene.state, now) == computed
+
+
+def test_contents_that_have_not_changed_are_not_computed_again() -> None:
+    """Most time of a simulation went into that: a change that was due was made at every look."""
+    scene = Scene()
+    scene.create()
+    done, later = (scene.cloud.truth(scene.state, scene.now + seconds) for seconds in (60.0, 70.0))
+    assert done.balancers
+    assert later.balancers is done.balancers
 
 
 def test_every_free_floating_ip_is_left() -> None:

@@ -1,13 +1,15 @@
 """What is true of a modelled OpenStack, computed from its state and never through the provider."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import is_
+from typing import Any, TypeVar
 
 from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS
 from pileus.cloud.balancer import Owner, Transport
 from pileus.cloud.model import Address, AddressType, InstanceState
 from pileus.providers.openstack.config import OpenStackConfig
+from pileus_lab.openstack.by_identity import by_identity
 from pileus_lab.openstack.handle import settled
 from pileus_lab.openstack.state import Record, State
 from pileus_lab.simulation.clouds.openstack_deeds import STRANGER
@@ -37,6 +39,12 @@ STATES = {
 GROUP, UID_LENGTH = "lb-sg-", 36
 """Names of security groups of Services begin so, and go on with the UID."""
 DELETED = "PENDING_DELETE"
+MACHINES = ("servers", "ports", "floatingips")
+STRANGE = ("listeners", "pools", "members")
+BALANCERS = ("loadbalancers", *STRANGE, "healthmonitors", "floatingips", "security-groups")
+ROUTES = ("servers", "ports", "routers")
+VOLUMES = ("volumes", "attachments")
+"""Tables from which each part of the truth is made."""
 
 
 class TruthOf:
@@ -44,12 +52,10 @@ class TruthOf:
 
     def __init__(self, config: OpenStackConfig) -> None:
         self._config = config
-        self._machines: tuple[tuple[object, ...], tuple[Machine, ...]] = ((), ())
-        self._routes: tuple[tuple[object, ...], Mapping[str, Route]] = ((), {})
-        self._volumes: tuple[tuple[object, ...], Mapping[str, Volume]] = ((), {})
-        self._balancers: Mapping[str, tuple[tuple[Record, ...], Balancer]] = {}
-        self._shown: Mapping[str, Balancer] = {}
-        self._source: tuple[object, ...] = ()
+        self._parts: dict[tuple[str, ...], tuple[tuple[object, ...], Any]] = {}
+        """Parts of the truth, and the tables from which they were made, by the names of those."""
+        self._owned: Mapping[str, tuple[tuple[Record, ...], Sequence[Balancer]]] = {}
+        """What load balancers are to each of their owners, by the IDs of the load balancers."""
         self._clusters: dict[str, str] = {}
         """Clusters of Services, by UID, from all marks that were ever there."""
         self._ids: dict[Owner, str] = {}
@@ -57,23 +63,22 @@ class TruthOf:
 
     def at(self, state: State, now: float) -> Truth:
         state = settled(state, now)
-        tables = state.tables
-        servers = tuple(tables.get(one) for one in ("servers", "ports", "floatingips"))
-        if not _same(servers, self._machines[0]):
-            self._machines = servers, tuple(self._all_machines(state))
-        routes = tuple(tables.get(one) for one in ("servers", "ports", "routers"))
-        if not _same(routes, self._routes[0]):
-            self._routes = routes, _routes(state, self._config.route.router_id)
-        volumes = tuple(tables.get(one) for one in ("volumes", "attachments"))
-        if not _same(volumes, self._volumes[0]):
-            self._volumes = volumes, _volumes(state)
         return Truth(
-            machines=self._machines[1],
-            balancers=self._all_balancers(state),
-            routes=self._routes[1],
-            volumes=self._volumes[1],
-            strange_parts=_strange_parts(state),
+            machines=self._part(state, MACHINES, lambda: tuple(self._all_machines(state))),
+            balancers=self._part(
+                state, BALANCERS, lambda: {one.id: one for one in self._all_balancers(state)}
+            ),
+            routes=self._part(state, ROUTES, lambda: _routes(state, self._config.route.router_id)),
+            volumes=self._part(state, VOLUMES, lambda: _volumes(state)),
+            strange_parts=self._part(state, STRANGE, lambda: _strange_parts(state)),
         )
+
+    def _part(self, state: State, sources: tuple[str, ...], make: Callable[[], T]) -> T:
+        tables = tuple(map(state.tables.get, sources))
+        known = self._parts.get(sources)
+        if known is None or not _same(known[0], tables):
+            known = self._parts[sources] = tables, make()
+        return known[1]
 
     def _all_machines(self, state: State) -> Iterator[Machine]:
         region = self._config.auth.region if self._config.is_regional else ""
@@ -103,22 +108,7 @@ class TruthOf:
                 ),
             )
 
-    def _all_balancers(self, state: State) -> Mapping[str, Balancer]:
-        names = ("loadbalancers", "listeners", "pools", "members", "healthmonitors")
-        tables = tuple(state.tables.get(one) for one in (*names, "floatingips", "security-groups"))
-        if _same(tables, self._source):
-            return self._shown
-        self._source = tables
-        known: dict[str, tuple[tuple[Record, ...], Balancer]] = {}
-        for id_, records, made in self._each(state):
-            before = self._balancers.get(id_)
-            is_same = before and before[1].owner == made.owner and _same(before[0], records)
-            known[id_] = before if before and is_same else (records, made)
-        self._balancers = known
-        self._shown = {id_: one for id_, (_, one) in known.items()}
-        return self._shown
-
-    def _each(self, state: State) -> Iterator[tuple[str, tuple[Record, ...], Balancer]]:
+    def _all_balancers(self, state: State) -> Iterator[Balancer]:
         addresses = list(state.table("floatingips").values())
         floating = {one["port_id"]: one for one in addresses if one["port_id"]}
         free = [one for one in addresses if not one["port_id"]]
@@ -128,19 +118,24 @@ class TruthOf:
             for one in state.table("loadbalancers").values()
             if one["provisioning_status"] != DELETED
         ]
+        known: dict[str, tuple[tuple[Record, ...], Sequence[Balancer]]] = {}
         for one in sorted(present, key=lambda one: (one["created_at"], one["id"])):
             outside = floating.pop(one["vip_port_id"], None)
             records = (one, *_parts(state, one), *((outside,) if outside else ()))
-            for owner in owners_of(one) or [None]:
-                made = self._balancer(state, one, records, outside, owner)
+            before = self._owned.get(one["id"])
+            if before is None or not _same(before[0], records):
+                found = owners_of(one) or [None]
+                before = records, [self._of(state, one, records, outside, each) for each in found]
+            known[one["id"]] = before
+            for made in before[1]:
+                owner = made.owner
                 if owner:
                     self._clusters[owner.uid] = owner.cluster
                     self._ids[owner] = made.id
-                if owner in owners:
-                    made = _twin(made)
-                elif owner:
+                yield _twin(made) if owner in owners else made
+                if owner:
                     owners.add(owner)
-                yield made.id, records, made
+        self._owned = known
         # What is beside them, of an owner that has none, counts as the remains of the last one.
         beside = [*floating.values(), *free, *state.table("security-groups").values()]
         left: dict[Owner | str, tuple[Record, ...]] = {}
@@ -153,7 +148,7 @@ class TruthOf:
             owner = key if isinstance(key, Owner) else None
             first = str(records[0]["id"])
             id_ = self._ids.get(owner, first) if owner else first
-            yield id_, records, Balancer.remains(id_, owner, _frozen(records))
+            yield Balancer.remains(id_, owner, _frozen(records))
 
     def _named(self, record: Record) -> Owner | None:
         """Returns the owner of a security group that has no tags yet: its name has the UID."""
@@ -163,7 +158,7 @@ class TruthOf:
         uid = name.removeprefix(GROUP)[:UID_LENGTH]
         return Owner(self._clusters[uid], uid) if uid in self._clusters else None
 
-    def _balancer(
+    def _of(
         self,
         state: State,
         one: Record,
@@ -334,12 +329,16 @@ def _volumes(state: State) -> Mapping[str, Volume]:
 
 
 def _frozen(records: Iterable[Record]) -> str:
-    kept = [{k: v for k, v in one.items() if k not in VOLATILE} for one in records]
-    return json.dumps(kept, sort_keys=True)
+    return f"[{', '.join(map(_frozen_record, records))}]"
+
+
+@by_identity
+def _frozen_record(record: Record) -> str:
+    return json.dumps({k: v for k, v in record.items() if k not in VOLATILE}, sort_keys=True)
 
 
 def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+    return len(one) == len(other) and all(map(is_, one, other))
 
 
 def _one(values: Iterable[T]) -> T | None:
