@@ -48,6 +48,12 @@ def test_a_service_that_is_gone_is_not_reported_as_an_orphan_of_a_ported_provide
             id="the last node of a cloud was gone after a restart, and those of the other cloud "
             "seemed to be nodes that the provider does not recognise",
         ),
+        pytest.param(
+            SimulatedPorted,
+            948,
+            id="a new leader ensured a load balancer without members before it had assigned nodes "
+            "that had registered again to their cloud",
+        ),
     ],
 )
 def test_what_was_found_once_stays_fixed(cloud: MakeCloud, seed: int) -> None:

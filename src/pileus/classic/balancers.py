@@ -177,12 +177,13 @@ class ClassicBalancers:
         )
 
     def _known(self, service: Service, last: Remembered | None) -> ClassicSeen:
-        """Returns what is known without asking the cloud."""
+        """Returns what is known without asking the cloud: at least what the Service publishes."""
+        status = last.status if last else _published(service)
         return ClassicSeen(
             service=service,
             remembered=last,
             exists=last is None or last.status is not None,
-            balancer=_balancer(service, last and last.status),
+            balancer=_balancer(service, status),
             ensuring=fingerprint(service, self.provider.provider_name(), self.cluster_name),
             is_noted=self.notes.is_noted(service),
             record=self.notes.pending(service),
@@ -333,7 +334,7 @@ def _plan(wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:
     members = _members(wish)
     last = seen.remembered
     is_vanished = not seen.exists and last is not None and last.status is not None
-    effect = Effect.CREATE if is_vanished or not _is_published(seen.service) else Effect.UPDATE
+    effect = Effect.CREATE if is_vanished or not _published(seen.service) else Effect.UPDATE
     ensure = Ensure(wish.owner, members, effect, f"ensure the {name}")
     if last is None:
         return (ensure,)
@@ -353,10 +354,10 @@ def _removal(owner: Owner, seen: ClassicSeen, name: str) -> tuple[ClassicChange,
     return (Forget(owner, f"remove the note of the deleted {name}"),) if is_kept else ()
 
 
-def _is_published(service: Service) -> bool:
-    """Whether the Service has an address, so that its load balancer was ensured before."""
-    balancer = service.status and service.status.load_balancer
-    return bool(balancer and balancer.ingress)
+def _published(service: Service) -> LoadBalancerStatus | None:
+    """Returns the status if it has an address, so that the load balancer was ensured before."""
+    balancer = service.status.load_balancer if service.status else None
+    return balancer if balancer is not None and balancer.ingress else None
 
 
 def _identified(node: Node, known: str) -> Node:

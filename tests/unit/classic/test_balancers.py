@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from pileus.kube.model.core_v1 import (
     LoadBalancerIngress,
     LoadBalancerStatus,
     ServicePort,
+    ServiceStatus,
     SessionAffinityConfig,
 )
 from tests.unit.classic.fakes import (
@@ -101,6 +103,23 @@ async def test_a_member_that_registers_again_has_the_provider_id_that_it_had():
         given = {node.metadata.name: node.spec and node.spec.provider_id for node in record.nodes}
         assert given == {"n1": "fake://known", "n2": "fake://other"}
         assert view.known_nodes["n1"] == kube_node("n1"), "it is read-only"
+
+
+async def test_a_published_load_balancer_is_known_without_a_note():
+    """Its members are not: the core does not empty it before a second check of the nodes."""
+    async with leading() as (balancers, record, view):
+        service = kube_service()
+        status = LoadBalancerStatus(ingress=(LoadBalancerIngress(ip="203.0.113.7"),))
+        published = msgspec.structs.replace(service, status=ServiceStatus(load_balancer=status))
+        for known, expected in ((published, "203.0.113.7"), (service, "")):
+            view.known_services[OWNER.uid] = known
+            seen = (await balancers.observe([wish()], deep=False))[OWNER]
+            assert not isinstance(seen, Failure)
+
+            shown = seen.balancer.ingress[0].ip if seen.balancer else ""
+            assert shown == expected
+            assert seen.balancer is None or seen.balancer.members is None
+        assert record.names == []
 
 
 async def test_another_service_is_ensured_whatever_its_members():
