@@ -54,6 +54,12 @@ def test_a_service_that_is_gone_is_not_reported_as_an_orphan_of_a_ported_provide
             id="a new leader ensured a load balancer without members before it had assigned nodes "
             "that had registered again to their cloud",
         ),
+        pytest.param(
+            SimulatedNetwork,
+            897,
+            id="a creation was answered with the load balancer that one empty list had hidden, and "
+            "its ports were replaced by ports without members",
+        ),
     ],
 )
 def test_what_was_found_once_stays_fixed(cloud: MakeCloud, seed: int) -> None:

@@ -104,6 +104,8 @@ class NetworkBalancers:
         made = await self.client.send(CreateBalancer(step.name, mark, step.sources, step.families))
         if owner_of(made.tags) != seen.owner:
             raise Misconfigured(f"the name {step.name} is taken by {made.id}; delete or rename it")
+        if made.tags != mark:
+            raise Conflict(f"{made.id} was there, although no list had it; observe again")
         listeners = await self.client.send(DescribeListeners(made.id))
         return replace(seen, found=made, listeners=listeners)
 
