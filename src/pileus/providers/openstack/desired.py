@@ -218,6 +218,14 @@ def _check(spec: BalancerSpec, values: Values, setup: Setup) -> None:
         )
     if spec.admits_no_client:
         raise no_client_admitted(spec)
+    bare = sorted((one.port, one.transport) for one in spec.listeners if not one.node_port)
+    if bare:
+        port, transport = bare[0]
+        raise Misconfigured(
+            f"port {port}/{transport} has no node port, to which Octavia sends traffic. The load "
+            "balancer is not changed. Fix: set spec.allocateLoadBalancerNodePorts of the Service "
+            "to true"
+        )
     if _restricts_clients(spec) and not _can_restrict_clients(setup):
         raise Unsupported(_unrestricted(setup.features))
     method = values[annotations.LB_METHOD]

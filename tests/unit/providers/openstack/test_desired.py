@@ -259,6 +259,13 @@ def test_all_ports_share_their_source_ranges() -> None:
     assert all(one is first for one in others)
 
 
+def test_a_port_without_a_node_port_is_refused() -> None:
+    """It got a listener and a pool without members, and the Service was reported as ready."""
+    bare = frozenset(replace(one, node_port=0) for one in SPEC.listeners)
+    with pytest.raises(Misconfigured, match="allocateLoadBalancerNodePorts of the Service to true"):
+        desired_with({}, replace(SPEC, listeners=bare))
+
+
 def test_ranges_that_are_all_of_another_family_are_refused() -> None:
     closed = replace(SPEC, source_ranges=frozenset({"fd00::/8"}))
     with pytest.raises(Misconfigured, match="no allowed source range is IPv4: fd00::/8"):
@@ -326,11 +333,6 @@ def test_a_printed_fix_names_the_service_and_its_namespace(options: dict[str, st
     command = f"kubectl annotate service {asked.service} --namespace={asked.namespace}"
     assert asked.service
     assert text.endswith(f"Fix: {command} {PREFIX}x-forwarded-for-")
-
-
-def test_a_port_without_node_port_has_no_members() -> None:
-    spec = replace(SPEC, listeners=frozenset({Listener(port=80, node_port=0)}))
-    assert tree(spec)["listeners"][0]["default_pool"]["members"] == []
 
 
 def test_the_configuration_is_part_of_the_fingerprint() -> None:
