@@ -1,6 +1,7 @@
 """Lists: filters, fields and pages, as the services of OpenStack have them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -118,6 +119,11 @@ def with_fields(items: Sequence[Record], query: Mapping[str, list[str]]) -> list
 
 
 def _link(request: Request, marker: str) -> str:
-    """An address as the service has it; only its query counts."""
-    kept = [one for one in request.call.query if one[0] != "marker"]
-    return f"http://openstack.example{request.call.path}?{urlencode([*kept, ('marker', marker)])}"
+    return _address(request.call.path, request.call.query, marker)
+
+
+@lru_cache(maxsize=4096)
+def _address(path: str, query: tuple[tuple[str, str], ...], marker: str) -> str:
+    """As the service has it; only its query counts."""
+    kept = [one for one in query if one[0] != "marker"]
+    return f"http://openstack.example{path}?{urlencode([*kept, ('marker', marker)])}"
