@@ -11,7 +11,7 @@ from pileus.cloud.model import Address, AddressType, InstanceState
 from pileus.providers.openstack.config import OpenStackConfig
 from pileus_lab.openstack.by_identity import by_identity
 from pileus_lab.openstack.handle import settled
-from pileus_lab.openstack.state import Record, State
+from pileus_lab.openstack.state import Record, State, Table
 from pileus_lab.simulation.clouds.openstack_deeds import STRANGER
 from pileus_lab.simulation.clouds.truth import (
     Balancer,
@@ -52,6 +52,8 @@ class TruthOf:
 
     def __init__(self, config: OpenStackConfig) -> None:
         self._config = config
+        self._tables: Mapping[str, Table] = {}
+        self._truth = Truth()
         self._parts: dict[tuple[str, ...], tuple[tuple[object, ...], Any]] = {}
         """Parts of the truth, and the tables from which they were made, by the names of those."""
         self._owned: Mapping[str, tuple[tuple[Record, ...], Sequence[Balancer]]] = {}
@@ -63,6 +65,11 @@ class TruthOf:
 
     def at(self, state: State, now: float) -> Truth:
         state = settled(state, now)
+        if state.tables is not self._tables:
+            self._tables, self._truth = state.tables, self._made(state)
+        return self._truth
+
+    def _made(self, state: State) -> Truth:
         return Truth(
             machines=self._part(state, MACHINES, lambda: tuple(self._all_machines(state))),
             balancers=self._part(
