@@ -17,7 +17,7 @@ from pileus.deployment.monitoring import PATHS
 from pileus.testing.control_plane import ControlPlane
 from tests.contract.api.http import Api
 from tests.real.manager import Lab, Manager, running
-from tests.unit.cli.test_manifests import OPENSTACK, printed
+from tests.unit.cli.test_manifests import LOCAL, printed
 
 KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Secret", "Service", "ConfigMap"}
 READERS = {
@@ -53,7 +53,7 @@ def operator(control_plane: ControlPlane) -> Generator[None]:
 @pytest.mark.usefixtures("operator")
 def test_the_operator_knows_every_field_of_its_objects(clean: ControlPlane, flags: tuple[str, ...]):
     labels = "--monitoring-labels=release=prometheus"
-    text = yaml.safe_dump_all(printed(OPENSTACK, *flags, labels))
+    text = yaml.safe_dump_all(printed(LOCAL, *flags, labels))
 
     checked = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f-")
     made = kubectl(clean, *checked, text=text)
@@ -69,7 +69,7 @@ def test_the_operator_knows_every_field_of_its_objects(clean: ControlPlane, flag
 def reader(cluster: ControlPlane, *flags: str) -> Generator[str]:
     """Yields the token of the account that reads the metrics, with the objects that it needs."""
     kind = "PodMonitor" if "--monitoring=pod" in flags else "ServiceMonitor"
-    found = printed(OPENSTACK, *flags)
+    found = printed(LOCAL, *flags)
     assert kind in {each["kind"] for each in found}
     monitoring = [each for each in found if "metrics" in str(each["metadata"])]
     objects = [each for each in monitoring if each["kind"] in KINDS]

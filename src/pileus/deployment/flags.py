@@ -199,6 +199,7 @@ def chosen(values: Values, read: Read, registry: Registry = PROVIDERS) -> Choice
         webhook_url=_webhook_url(values, config[WebhookSettings], shape),
         webhook_ca=_webhook_ca(values, config[WebhookSettings], read),
         warnings=(
+            *_missing_files(values, config[CloudSettings], shape),
             *_config_warnings(config[CloudSettings].clouds, read),
             *_image_warnings(values, csi),
         ),
@@ -436,6 +437,28 @@ def _config_warnings(clouds: Iterable[CloudChoice], read: Read) -> Iterator[str]
             )
             continue
         yield from _checked(cloud.provider, cloud.config_file, content)
+
+
+def _missing_files(values: Values, settings: CloudSettings, shape: Shape) -> Iterator[str]:
+    """Yields a warning for each cloud without a file that its provider cannot do without."""
+    prints_manager = shape is not Shape.EXTERNAL or values[OUTPUT] == "systemd"
+    if values[SECRET] or not prints_manager:
+        return
+    for cloud in settings.clouds:
+        if cloud.provider != OPENSTACK or cloud.config_file:
+            continue
+        if settings.listed:
+            what = f'cloud "{cloud.name}" of the list clouds has no cloud-config'
+            fix = f"add cloud-config: PATH to it in the file of --{CONFIG.name}"
+        elif len(settings.clouds) > 1:
+            what = f"--{CLOUD_CONFIG.name} has no file for {cloud.name}"
+            fix = f"give --{CLOUD_CONFIG.name} one file per provider, comma-separated"
+        else:
+            what = f"--cloud-provider={cloud.provider} without --{CLOUD_CONFIG.name}"
+            fix = f"add --{CLOUD_CONFIG.name}=PATH"
+            if shape is not Shape.EXTERNAL:
+                fix += f", or --{SECRET.name} with the name of a Secret that has the file"
+        yield f"{what}: the manager cannot start, because this provider needs a file. Fix: {fix}"
 
 
 def _checked(provider: str, path: str, content: bytes) -> Sequence[str]:

@@ -12,7 +12,7 @@ from pileus.cli.manifests import main
 from pileus.cli.terminal import Terminal
 from pileus.deployment.choice import DEFAULT_IMAGE
 
-OPENSTACK = "--cloud-provider=openstack"
+LOCAL = "--cloud-provider=local"
 
 
 def call(*arguments: str, **environment: str) -> tuple[int, str, str]:
@@ -37,17 +37,17 @@ def container(found: list[dict[str, Any]], kind: str = "Deployment") -> dict[str
 
 
 def test_flags_of_the_manager_become_arguments_of_the_container():
-    found = printed(OPENSTACK, "--cluster-name", "shop", "--controllers=*,-service-lb-controller")
+    found = printed(LOCAL, "--cluster-name", "shop", "--controllers=*,-service-lb-controller")
 
     arguments = container(found)["args"]
     assert container(found)["image"] == DEFAULT_IMAGE
-    assert {OPENSTACK, "--cluster-name=shop", "--permit-port-sharing=true"} < set(arguments)
+    assert {LOCAL, "--cluster-name=shop", "--permit-port-sharing=true"} < set(arguments)
     assert "--controllers=*,-service-lb-controller" in arguments
 
 
 @pytest.mark.parametrize(("shape", "kind"), [("--ha", "Deployment"), ("--daemonset", "DaemonSet")])
 def test_pods_listen_beside_a_go_manager_on_the_same_host(shape: str, kind: str):
-    manager = container(printed(OPENSTACK, shape), kind)
+    manager = container(printed(LOCAL, shape), kind)
 
     assert "--secure-port=10292" in manager["args"]
     assert {manager[probe]["httpGet"]["port"] for probe in PROBES} == {10292}
@@ -69,7 +69,7 @@ def test_a_port_that_is_given_is_kept(
     file.write_text("secure-port: 10258\n")
     line = (each.replace("CONFIG", str(file)) for each in flags)
 
-    _, out, _ = call(OPENSTACK, *line, **environment)
+    _, out, _ = call(LOCAL, *line, **environment)
 
     manager = container(list(yaml.safe_load_all(out)))
     assert "--secure-port=10292" not in manager["args"]
@@ -77,7 +77,7 @@ def test_a_port_that_is_given_is_kept(
 
 
 def test_a_manager_outside_of_pods_keeps_the_port_of_the_framework():
-    _, out, _ = call(OPENSTACK, "--external", "-o", "systemd")
+    _, out, _ = call(LOCAL, "--external", "-o", "systemd")
 
     assert "--secure-port" not in out
 
@@ -92,7 +92,7 @@ def test_the_cloud_config_becomes_a_secret_that_the_container_reads(tmp_path: Pa
     file = tmp_path / "my.conf"
     file.write_text(CONFIG)
 
-    found = printed(OPENSTACK, f"--cloud-config={file}")
+    found = printed(LOCAL, f"--cloud-config={file}")
 
     secret, pod = of_kind(found, "Secret"), of_kind(found, "Deployment")["spec"]["template"]
     assert b64decode(secret["data"]["cloud-config"]).decode() == CONFIG
@@ -110,7 +110,7 @@ def test_the_lease_of_a_migration_file_is_granted(tmp_path: Path):
     )
     flags = ("--enable-leader-migration", f"--leader-migration-config={file}")
 
-    found = printed(OPENSTACK, *flags)
+    found = printed(LOCAL, *flags)
 
     leases = [
         rule["resourceNames"]
@@ -123,7 +123,7 @@ def test_the_lease_of_a_migration_file_is_granted(tmp_path: Path):
 
 
 def test_outside_of_the_cluster_only_rights_are_needed():
-    kinds = {each["kind"] for each in printed(OPENSTACK, "--external")}
+    kinds = {each["kind"] for each in printed(LOCAL, "--external")}
 
     assert kinds == {
         "ServiceAccount",
@@ -136,7 +136,7 @@ def test_outside_of_the_cluster_only_rights_are_needed():
 
 
 def test_a_daemon_set_needs_neither_shared_ports_nor_a_budget():
-    found = printed(OPENSTACK, "--daemonset", "--image=registry.example/ccm:1")
+    found = printed(LOCAL, "--daemonset", "--image=registry.example/ccm:1")
 
     assert container(found, "DaemonSet")["image"] == "registry.example/ccm:1"
     assert "--permit-port-sharing=true" not in container(found, "DaemonSet")["args"]
@@ -144,13 +144,13 @@ def test_a_daemon_set_needs_neither_shared_ports_nor_a_budget():
 
 
 def test_the_unit_runs_the_manager_with_its_flags_and_reads_files_as_credentials():
-    code, out, _ = call(OPENSTACK, "--external", "--cloud-config=/etc/my.conf", "-o", "systemd")
+    code, out, _ = call(LOCAL, "--external", "--cloud-config=/etc/my.conf", "-o", "systemd")
 
     lines = out.splitlines()
     assert code == 0
     assert "LoadCredential=kubeconfig:/etc/pileus/kubeconfig" in lines
     assert "LoadCredential=cloud-config:/etc/my.conf" in lines
-    assert "  --cloud-provider=openstack \\" in lines
+    assert "  --cloud-provider=local \\" in lines
     assert "  --cloud-config=%d/cloud-config \\" in lines
     assert "  --authorization-kubeconfig=%d/kubeconfig" in out
 
@@ -165,7 +165,7 @@ def test_several_clouds_have_a_credential_for_each_file():
 
 
 def test_signs_that_systemd_expands_are_escaped():
-    out = call(OPENSTACK, "--external", "--cluster-name=a%b $c", "-o", "systemd")[1]
+    out = call(LOCAL, "--external", "--cluster-name=a%b $c", "-o", "systemd")[1]
 
     assert '  "--cluster-name=a%%b $$c" \\' in out.splitlines()
 
@@ -173,9 +173,9 @@ def test_signs_that_systemd_expands_are_escaped():
 def test_a_cloud_config_that_the_manager_would_refuse_is_refused(tmp_path: Path):
     file = tmp_path / "cloud.conf"
     file.write_text("[Global]\nauth-url = https://keystone.example/v3\nregoin = one\n")
-    code, _, wrong_key = call(OPENSTACK, f"--cloud-config={file}")
+    code, _, wrong_key = call("--cloud-provider=openstack", f"--cloud-config={file}")
     file.write_bytes(b"\xff")
-    _, _, not_text = call("--cloud-provider=local", f"--cloud-config={file}")
+    _, _, not_text = call(LOCAL, f"--cloud-config={file}")
 
     assert code == 1
     assert "username is missing" in wrong_key
@@ -183,37 +183,37 @@ def test_a_cloud_config_that_the_manager_would_refuse_is_refused(tmp_path: Path)
 
 
 WRONG = [
-    ((OPENSTACK, "--api-server=api.example:99999"), "use HOST, HOST:PORT"),
-    ((OPENSTACK, "--api-server=10.0.0"), "use HOST, HOST:PORT"),
-    ((OPENSTACK, "--api-server=a_b"), "use HOST, HOST:PORT"),
-    ((OPENSTACK, "--cloud-config-secret=a", "--cloud-config-secret-key=a/b"), "is not a valid"),
-    ((OPENSTACK, "--cloud-config-secret-key=a"), "needs --cloud-config-secret"),
+    ((LOCAL, "--api-server=api.example:99999"), "use HOST, HOST:PORT"),
+    ((LOCAL, "--api-server=10.0.0"), "use HOST, HOST:PORT"),
+    ((LOCAL, "--api-server=a_b"), "use HOST, HOST:PORT"),
+    ((LOCAL, "--cloud-config-secret=a", "--cloud-config-secret-key=a/b"), "is not a valid"),
+    ((LOCAL, "--cloud-config-secret-key=a"), "needs --cloud-config-secret"),
     ((), "--cloud-provider is not set: use local or openstack"),
     (("--cloud-provider=openstak",), '(did you mean "openstack"?)'),
     (("--cloud-provider=acme",), "run the command in your image"),
     (("--cloud-provider=external",), "it is the value for kubelets"),
-    ((OPENSTACK, "--controllers=cloud-nodes"), '(did you mean "cloud-node-controller"?)'),
-    ((OPENSTACK, "--ha", "--daemonset"), "--ha and --daemonset exclude each other"),
-    ((OPENSTACK, "--daemonset", "--replicas=3"), "--replicas is for a Deployment"),
-    ((OPENSTACK, "--replicas=0"), "use 1 or more"),
-    ((OPENSTACK, "--cloud-config=/absent"), "cannot read /absent: No such file"),
-    ((OPENSTACK, "-o", "systemd"), "add --external"),
-    ((OPENSTACK, "-o", "yml"), '(did you mean "yaml"?)'),
-    ((OPENSTACK, "--namespace=My"), '"My" is not a valid name for --namespace'),
-    ((OPENSTACK, "--cloud-config-secret=a_b"), '"a_b" is not a valid name'),
-    ((OPENSTACK, "--image="), '"" is not a valid name for --image'),
-    ((OPENSTACK, "--authorization-always-allow-paths=/healthz,/livez"), "lacks /readyz, which"),
-    ((OPENSTACK, "--leader-migration-config=/absent"), "--leader-migration-config: "),
-    ((OPENSTACK, "--api-server=a b"), "use HOST, HOST:PORT"),
-    ((OPENSTACK, "--kubeconfig=/x"), "--kubeconfig is not for pods"),
-    ((OPENSTACK, "--cloud-config=/x", "--cloud-config-secret=s"), "put them into the Secret"),
-    ((OPENSTACK, "--monitoring=servce"), '(did you mean "service"?)'),
-    ((OPENSTACK, "--monitoring=pod", "--external"), "no pods to monitor"),
-    ((OPENSTACK, "--monitoring=pod", "--secure-port=0"), "--secure-port=0 serves no metrics"),
-    ((OPENSTACK, "--monitoring=pod", "--bind-address=::1"), "cannot be reached by Prometheus"),
-    ((OPENSTACK, "--monitoring=pod", "--monitoring-labels=release"), "use NAME=VALUE"),
-    ((OPENSTACK, "--monitoring=service", "--prometheus-account=prom"), "use NAMESPACE/NAME"),
-    ((OPENSTACK, "--prometheus-account=a/b"), "needs --monitoring=service"),
+    ((LOCAL, "--controllers=cloud-nodes"), '(did you mean "cloud-node-controller"?)'),
+    ((LOCAL, "--ha", "--daemonset"), "--ha and --daemonset exclude each other"),
+    ((LOCAL, "--daemonset", "--replicas=3"), "--replicas is for a Deployment"),
+    ((LOCAL, "--replicas=0"), "use 1 or more"),
+    ((LOCAL, "--cloud-config=/absent"), "cannot read /absent: No such file"),
+    ((LOCAL, "-o", "systemd"), "add --external"),
+    ((LOCAL, "-o", "yml"), '(did you mean "yaml"?)'),
+    ((LOCAL, "--namespace=My"), '"My" is not a valid name for --namespace'),
+    ((LOCAL, "--cloud-config-secret=a_b"), '"a_b" is not a valid name'),
+    ((LOCAL, "--image="), '"" is not a valid name for --image'),
+    ((LOCAL, "--authorization-always-allow-paths=/healthz,/livez"), "lacks /readyz, which"),
+    ((LOCAL, "--leader-migration-config=/absent"), "--leader-migration-config: "),
+    ((LOCAL, "--api-server=a b"), "use HOST, HOST:PORT"),
+    ((LOCAL, "--kubeconfig=/x"), "--kubeconfig is not for pods"),
+    ((LOCAL, "--cloud-config=/x", "--cloud-config-secret=s"), "put them into the Secret"),
+    ((LOCAL, "--monitoring=servce"), '(did you mean "service"?)'),
+    ((LOCAL, "--monitoring=pod", "--external"), "no pods to monitor"),
+    ((LOCAL, "--monitoring=pod", "--secure-port=0"), "--secure-port=0 serves no metrics"),
+    ((LOCAL, "--monitoring=pod", "--bind-address=::1"), "cannot be reached by Prometheus"),
+    ((LOCAL, "--monitoring=pod", "--monitoring-labels=release"), "use NAME=VALUE"),
+    ((LOCAL, "--monitoring=service", "--prometheus-account=prom"), "use NAMESPACE/NAME"),
+    ((LOCAL, "--prometheus-account=a/b"), "needs --monitoring=service"),
 ]
 
 
@@ -228,7 +228,7 @@ def test_wrong_input_is_answered_with_one_sentence(arguments: tuple[str, ...], m
 
 
 def test_an_unknown_flag_is_answered_with_the_one_meant():
-    code, _, err = call(OPENSTACK, "--daemon-set")
+    code, _, err = call(LOCAL, "--daemon-set")
 
     assert code == 1
     assert "did you mean --daemonset?" in err

@@ -114,3 +114,44 @@ def test_a_file_that_only_the_managers_machine_has_is_reported_as_not_checked(fi
 
     assert code == 0
     assert problems.startswith(f"Warning: {file} is not checked, because it cannot be read here: ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "more"),
+    [
+        ((), ", or --cloud-config-secret with the name of a Secret that has the file"),
+        (("--external", "--output=systemd"), ""),
+    ],
+    ids=["pods", "unit"],
+)
+def test_openstack_without_a_file_is_a_warning_because_the_manager_cannot_start(
+    flags: tuple[str, ...], more: str
+) -> None:
+    with pytest.raises(Misconfigured):
+        load(ProviderConfig())
+
+    code, problems = manifests("--cloud-provider=openstack", *flags)
+
+    assert code == 0
+    assert problems == (
+        "Warning: --cloud-provider=openstack without --cloud-config: the manager cannot start, "
+        f"because this provider needs a file. Fix: add --cloud-config=PATH{more}\n"
+    )
+
+
+def test_each_of_several_openstack_clouds_without_a_file_is_a_warning(file: Path) -> None:
+    listed = file.with_name("config.yaml")
+    listed.write_text("clouds:\n- {provider: local, default: true}\n- {provider: openstack}\n")
+
+    by_flags = manifests("--cloud-provider=local,openstack")
+    by_list = manifests(f"--config={listed}")
+
+    assert "Warning: --cloud-config has no file for openstack: the manager cannot" in by_flags[1]
+    assert 'Warning: cloud "openstack" of the list clouds has no cloud-config: the' in by_list[1]
+    assert "local" not in by_flags[1] + by_list[1]
+
+
+def test_rights_alone_a_secret_and_a_provider_without_a_file_are_no_warning() -> None:
+    assert manifests("--cloud-provider=openstack", "--external") == (0, "")
+    assert manifests("--cloud-provider=openstack", "--cloud-config-secret=mine") == (0, "")
+    assert manifests("--cloud-provider=local") == (0, "")

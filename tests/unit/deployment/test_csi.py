@@ -12,12 +12,13 @@ from pileus.csi.run import Mode
 from pileus.deployment.csi import METRICS_PORTS
 
 OPENSTACK = "--cloud-provider=openstack"
+SECRET = "--cloud-config-secret=mine"
 IMAGE = "registry.example/pileus:1-csi"
 
 
 def call(*arguments: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    code = main("pileus manifests", (OPENSTACK, *arguments), Terminal(out, err, {}))
+    code = main("pileus manifests", (OPENSTACK, SECRET, *arguments), Terminal(out, err, {}))
     return code, out.getvalue(), err.getvalue()
 
 
@@ -37,7 +38,7 @@ def test_nothing_of_the_driver_is_printed_without_the_flag():
 
 
 def test_the_controller_has_its_sidecars_and_the_clouds_configuration():
-    found = printed("--csi", "--cloud-config-secret=mine", "--cluster-id=c1", "--replicas=3")
+    found = printed("--csi", "--cluster-id=c1", "--replicas=3")
 
     controller = found["Deployment", "pileus-csi-controller"]
     containers = {each["name"]: each for each in pod(controller)["containers"]}
@@ -58,7 +59,7 @@ def test_the_controller_has_its_sidecars_and_the_clouds_configuration():
 
 
 def test_the_node_plugin_is_privileged_and_has_no_credentials_of_the_cloud():
-    found = printed("--csi", "--cloud-config-secret=mine", "--kubelet-dir=/var/lib/k0s/kubelet/")
+    found = printed("--csi", "--kubelet-dir=/var/lib/k0s/kubelet/")
 
     node = pod(found["DaemonSet", "pileus-csi-node"])
     (driver,) = node["containers"]

@@ -15,7 +15,7 @@ from pileus.deployment.monitoring import PATHS
 from pileus.server.build import this_build
 from pileus.server.process_metrics import add_process_metrics
 from pileus.telemetry.instruments import MetricRegistry
-from tests.unit.cli.test_manifests import OPENSTACK, of_kind, printed
+from tests.unit.cli.test_manifests import LOCAL, of_kind, printed
 from tests.unit.deployment.promql import NotPromql, Query, parsed
 
 TARGET = {"job", "instance", "namespace", "pod", "metrics_path", "cluster"}
@@ -176,7 +176,7 @@ def test_the_files_for_prometheus_and_grafana_are_up_to_date(path: Any):
 
 
 def test_a_service_monitor_reads_with_the_account_of_prometheus():
-    found = printed(OPENSTACK, "--monitoring=service", "--prometheus-account=mon/prom")
+    found = printed(LOCAL, "--monitoring=service", "--prometheus-account=mon/prom")
 
     monitor, service = of_kind(found, "ServiceMonitor"), of_kind(found, "Service")
     selected = monitor["spec"]["selector"]["matchLabels"]
@@ -192,7 +192,7 @@ def test_a_service_monitor_reads_with_the_account_of_prometheus():
 
 
 def test_a_pod_monitor_reads_with_an_account_that_can_do_nothing_else():
-    found = printed(OPENSTACK, "--monitoring=pod", "--secure-port=1234", "--daemonset")
+    found = printed(LOCAL, "--monitoring=pod", "--secure-port=1234", "--daemonset")
 
     monitor, secret = of_kind(found, "PodMonitor"), of_kind(found, "Secret")
     account = secret["metadata"]["annotations"]["kubernetes.io/service-account.name"]
@@ -230,7 +230,7 @@ def readers(found: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 def test_alerts_and_dashboard_can_be_selected_by_labels():
     found = printed(
-        OPENSTACK,
+        LOCAL,
         "--monitoring=service",
         "--monitoring-labels=release=prometheus,team=cloud",
         "--runbook-url=https://wiki.example/",
@@ -247,13 +247,13 @@ def test_alerts_and_dashboard_can_be_selected_by_labels():
 
 
 def test_outside_of_the_cluster_there_is_nothing_to_discover():
-    kinds = {each["kind"] for each in printed(OPENSTACK, "--external", "--monitoring=service")}
+    kinds = {each["kind"] for each in printed(LOCAL, "--external", "--monitoring=service")}
 
     assert {"PrometheusRule", "ConfigMap"} <= kinds
     assert not {"Service", "ServiceMonitor", "PodMonitor"} & kinds
 
 
 def test_nothing_of_it_is_printed_unless_asked_for():
-    kinds = {each["kind"] for each in printed(OPENSTACK)}
+    kinds = {each["kind"] for each in printed(LOCAL)}
 
     assert not {"PrometheusRule", "ConfigMap", "Service", "ServiceMonitor"} & kinds
