@@ -97,6 +97,9 @@ class Instance:
     that comes with the provider ID of a machine and with none of its names is refused: any kubelet
     can claim any provider ID. Upper and lower case are the same, and so are a name with and without
     its domain. Empty: not known, and names are not compared."""
+    aliases: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    """Other forms of `provider_id` that a node of this machine may have, such as one with a region.
+    One machine has one node, whichever form the provider ID of that node has."""
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """Additional labels for the Node."""
     state: InstanceState = InstanceState.RUNNING

@@ -168,8 +168,9 @@ def _problem_with_instance(instance: Instance) -> str:
             return f"an Instance whose {name} is {kind(value)} instead of text"
     if not are_all(instance.addresses, tuple, Address):
         return "an Instance whose addresses are not a tuple of Address"
-    if not are_all(instance.names, frozenset, str):
-        return "an Instance whose names are not a frozenset of texts"
+    for name in ("names", "aliases"):
+        if not are_all(getattr(instance, name), frozenset, str):
+            return f"an Instance whose {name} are not a frozenset of texts"
     if not _is_mapping_of_texts(instance.labels):
         return "an Instance whose labels are not a mapping of texts"
     if not are_all((instance.state,), tuple, InstanceState):

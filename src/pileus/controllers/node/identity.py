@@ -42,7 +42,7 @@ def refusal(
 ) -> IdentityRefused | None:
     """Returns why the node is not accepted as that of the machine; None if it is.
 
-    `others` are initialized nodes with the provider ID of the machine.
+    `others` are initialized nodes with a provider ID of the machine, in any of its forms.
     """
     name, rank = node.metadata.name, _rank(node, machine)
     is_stranger = rank[0] is Match.NONE and bool(machine.names)

@@ -28,6 +28,8 @@ class Facts:
     additional_labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     names: frozenset[str] = frozenset()
     """Names that the node of the instance may have; empty: not known."""
+    aliases: frozenset[str] = frozenset()
+    """Other forms of the provider ID that a node of the instance may have."""
     bad_addresses: tuple[str, ...] = ()
     """Messages about invalid addresses, which are not in `addresses`."""
     unknown_addresses: tuple[str, ...] = ()
@@ -49,7 +51,7 @@ class Observation:
     answer: Answer | None = None
     """None: the cloud was not asked."""
     others: tuple[Node, ...] = ()
-    """Initialized nodes that have the provider ID of the cloud's answer."""
+    """Initialized nodes of the machine in the cloud's answer."""
     identity: IdentityRule = IdentityRule.NAME
     is_claim: bool = False
     """Whether the node is initialized, with a provider ID that was not checked yet."""
@@ -104,6 +106,7 @@ def examine(instance: Instance) -> Facts:
         provider_id=instance.provider_id,
         addresses=addresses,
         names=instance.names,
+        aliases=instance.aliases,
         standard_labels=standard_labels,
         additional_labels=additional_labels,
         bad_addresses=bad_addresses,

@@ -58,7 +58,7 @@ from pileus.objects.decisions import record_observation, record_plan
 from pileus.objects.events import ObjectEvents
 from pileus.objects.lookup import CHUNK, chunks
 from pileus.objects.node_ips import NodeIpRefused
-from pileus.objects.nodes import about_node, is_uninitialized
+from pileus.objects.nodes import about_node, is_uninitialized, provider_id_of
 from pileus.objects.ownership import Ownership, Whose
 from pileus.runtime.backoff import Pacing
 from pileus.runtime.controller import Limits
@@ -95,21 +95,24 @@ class Tools:
     def observation(self, node: Node, answer: Answer | None = None) -> Observation:
         is_new = is_uninitialized(node)
         is_claim = not is_new and self.accepted.is_claim(node)
-        machine = answer.provider_id if isinstance(answer, Facts) else ""
         return Observation(
             node=node,
             whose=self.whose,
             answer=answer,
-            others=self._others(node, machine) if machine and (is_new or is_claim) else (),
+            others=self._others(node, answer)
+            if isinstance(answer, Facts) and (is_new or is_claim)
+            else (),
             identity=self.accepted.rule,
             is_claim=is_claim,
         )
 
-    def _others(self, node: Node, machine: str) -> tuple[Node, ...]:
+    def _others(self, node: Node, machine: Facts) -> tuple[Node, ...]:
         """Returns the other initialized nodes of the machine."""
+        forms = {machine.provider_id, *machine.aliases} - {""}
         return tuple(
             each
-            for each in self.nodes.of_machine(machine)
+            for form in sorted(forms)
+            for each in self.nodes.of_machine(form)
             if each.metadata.uid != node.metadata.uid
             and not is_uninitialized(each)
             and not each.metadata.deletion_timestamp
@@ -264,7 +267,7 @@ class NodeReconciler:
 
     async def _complete(self, node: Node, seen: Observation) -> None:
         if isinstance(seen.answer, Facts) and not refused(seen):
-            self._tools.accepted.accept(node, seen.answer.provider_id)
+            self._tools.accepted.accept(node, provider_id_of(node) or seen.answer.provider_id)
         try:
             left = await self.performer.perform(seen, plan(seen, self._tools.clock.now()))
             if left is not None and is_uninitialized(node) != is_uninitialized(left.node):

@@ -130,6 +130,7 @@ class OpenStackInstances:
         return Instance(
             id=InstanceId(looked.id),
             provider_id=self.ids.text(looked.id),
+            aliases=self.ids.texts(looked.id),
             type=_type(looked, details.flavor_ids),
             zone=label_value(looked.zone or ""),
             region=self.ids.region,

@@ -28,9 +28,9 @@ class ProviderIds:
         return f"{SCHEME}://{self.region if self.is_regional else ''}/{server_id}"
 
     def texts(self, server_id: str) -> frozenset[str]:
-        """Returns all forms that nodes of this region may have."""
+        """Returns all forms that nodes of this region may have, as `server_id` reads them."""
         schemes = (f"{SCHEME}:///", f"{SCHEME}://{self.region}/", "/", "")
-        return frozenset(f"{one}{server_id}" for one in schemes)
+        return frozenset(f"{one}{id_}" for one in schemes for id_ in (server_id, server_id.upper()))
 
     def server_id(self, node: NodeRef) -> str:
         """Returns the ID of the node's server; empty if the node has no provider ID yet.

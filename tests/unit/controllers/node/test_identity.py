@@ -110,6 +110,39 @@ async def test_a_node_that_claims_the_machine_of_another_one_is_refused(tainted:
     assert not any("InternalIP" in str(each) for each in refused.status.addresses or ())  # type: ignore[union-attr]
 
 
+REGIONAL = "fake://region/i-db"
+
+
+@pytest.mark.parametrize("tainted", [True, False], ids=["with-taint", "without-taint"])
+async def test_a_machine_has_one_node_whatever_form_its_provider_id_has(tainted: bool) -> None:
+    first = {**document("db", taints=(), provider_id=REGIONAL)}
+    machine = instance("db", aliases=frozenset({REGIONAL, DB}), names=frozenset({"db", "worker"}))
+    at = site([first], {"db": machine, "worker": machine})
+    taints = document("x")["spec"]["taints"] if tainted else ()  # type: ignore[index]
+    async with running(at):
+        await asyncio.sleep(5)
+        at.server.put(document("worker", provider_id=DB, taints=taints))
+        await asyncio.sleep(30)
+
+    assert at.uninitialized() == ["worker"]
+    assert "NodeIdentityRefused" in at.events.reasons("worker")
+
+
+async def test_a_node_with_another_form_of_its_provider_id_is_checked_once() -> None:
+    machine = instance("db", aliases=frozenset({REGIONAL}), names=frozenset({"db"}))
+    at = site([], {"db": machine})
+    async with running(at):
+        await asyncio.sleep(5)
+        at.server.put(document("db", provider_id=REGIONAL, taints=()))
+        await asyncio.sleep(5)
+        at.cloud.answers["db"] = instance("renamed", names=frozenset({"renamed"}))
+        at.server.put(document("db", provider_id=REGIONAL, taints=(), labels={"a": "b"}))
+        await asyncio.sleep(5)
+
+    assert len(at.cloud.calls) == 1
+    assert at.uninitialized() == []
+
+
 async def test_a_refused_node_is_refused_after_a_restart() -> None:
     at, hostile = claiming(tainted=False)
     async with running(at):

@@ -147,6 +147,21 @@ async def test_a_node_gets_id_type_zone_region_addresses_and_state() -> None:
     assert instance.state is InstanceState.RUNNING
 
 
+async def test_a_machine_is_known_by_every_provider_id_that_leads_to_it() -> None:
+    api = StandIn()
+    api.add(1, "n1")
+    forms = (
+        f"openstack:///{uuid(1)}",
+        f"openstack://RegionOne/{uuid(1)}",
+        f"/{uuid(1)}",
+        uuid(1).upper(),
+    )
+    for form in forms:
+        instance = (await find(api, NodeRef(name=NodeName("n1"), provider_id=form)))["n1"]
+        assert isinstance(instance, Instance), form
+        assert set(forms) <= instance.aliases
+
+
 async def test_a_machine_has_the_names_of_its_server_and_of_its_metadata() -> None:
     api = StandIn()
     named = {"pileus.dev/node-name": "worker-1", "hostname": "w1.example", "other": "x"}
