@@ -244,6 +244,20 @@ def test_a_release_can_be_upgraded_after_its_rights_were_restored(cluster: Clust
     assert bindings(cluster) == []
 
 
+@pytest.mark.pastes("controller-account-missing")
+def test_missing_accounts_of_controllers_are_created(cluster: Cluster) -> None:
+    cluster.install()
+    cluster.kubectl("delete", "serviceaccount", "node-controller", HERE, "--ignore-not-found")
+    (finding,) = cluster.findings("controller-account-missing")
+
+    cluster.paste(finding)
+
+    left = cluster.findings("controller-account-missing")
+    cluster.run(finding["fix"].replace("create", "delete"))
+    assert finding["severity"] == "note"
+    assert not left
+
+
 BROAD: dict[str, Any] = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",

@@ -8,9 +8,27 @@ from itertools import product
 
 from pileus.admission.names import DOMAIN, NAME
 from pileus.cloud.finding import Finding
-from pileus.doctor.check import NAMED, Verdict, counted, error, lasting, listed, note, warning
+from pileus.doctor.check import (
+    NAMED,
+    Verdict,
+    counted,
+    error,
+    lasting,
+    listed,
+    note,
+    titled,
+    warning,
+)
 from pileus.doctor.installation import restore_rights
-from pileus.doctor.observation import Grant, Observation, Reviewed, Server, is_account, known
+from pileus.doctor.observation import (
+    Grant,
+    Observation,
+    Reviewed,
+    Rights,
+    Server,
+    is_account,
+    known,
+)
 from pileus.doctor.records import (
     Node,
 )
@@ -155,7 +173,30 @@ def rights(seen: Observation) -> Verdict:
     fix = restore_rights(seen.installation, seen.expected.given, found.account)
     return Verdict(
         f"{account} has all {len(found.reviews)} rights that the enabled controllers need",
-        tuple(_missing_rights(missing, fix)),
+        (*_missing_rights(missing, fix), *_missing_accounts(found)),
+    )
+
+
+def _missing_accounts(found: Rights) -> Iterator[Finding]:
+    """Yields the controllers' accounts that do not exist, which the manager may create itself."""
+    if not found.missing:
+        return
+    may_create = any(
+        each.is_allowed and (each.verb, each.resource) == ("create", "serviceaccounts")
+        for each in found.reviews
+    )
+    commands = (
+        f"kubectl --namespace={namespace} create serviceaccount {name}"
+        for namespace, _, name in (each.partition("/") for each in found.missing)
+    )
+    yield (note if may_create else warning)(
+        "controller-account-missing",
+        titled("service account", found.missing),
+        "used with --use-service-account-credentials, but does not exist",
+        reason="the manager creates the account before the first request of its controller"
+        if may_create
+        else "the controller cannot work: the manager lacks the right to create the account",
+        fix=" && ".join(commands),
     )
 
 

@@ -129,6 +129,8 @@ class Rights:
     exists: bool
     """Whether there is such a service account."""
     reviews: tuple[Reviewed, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Accounts of controllers that do not exist, as namespace and name."""
 
 
 def is_account(subject: Subject, account: str) -> bool:

@@ -494,9 +494,11 @@ class Reader:
                 return Rights(manager, exists=False)
             asked = [one for account, each in needed for one in _questions(account, each)]
             answers = await self._answers(user, asked)
+            own = sorted({account for account, _ in needed} - {manager})
             return Rights(
                 manager,
                 exists=True,
+                missing=tuple([one for one in own if not await self._has_account(one)]),
                 reviews=tuple(
                     replace(question, is_allowed=answer)
                     for (question, _), answer in zip(asked, answers, strict=True)

@@ -229,6 +229,36 @@ async def test_a_missing_right_names_what_it_is_for() -> None:
     assert "needed for: " in texts
 
 
+@pytest.mark.parametrize(
+    ("may_create", "severity", "reason"),
+    [
+        (True, Severity.NOTE, "the manager creates the account"),
+        (False, Severity.WARNING, "the manager lacks the right to create the account"),
+    ],
+)
+async def test_an_account_of_a_controller_that_does_not_exist_is_reported(
+    may_create: bool, severity: Severity, reason: str
+) -> None:
+    flags = ("--use-service-account-credentials", "--controllers=cloud-node,service-lb-controller")
+    async with scene("n1") as made:
+        await grant(made, *flags)
+        await create(made, account("service-controller"))
+        if not may_create:
+            role = f"{RBAC}/namespaces/kube-system/roles/pileus-cloud-controller-manager:tokens"
+            await made.client.raw("DELETE", role)
+        diagnosis = await examined(made, *flags)
+
+    (finding,) = (one for one in diagnosis.findings if one.id == "controller-account-missing")
+    assert finding.subject == "service account kube-system/node-controller"
+    assert finding.severity is severity
+    assert reason in finding.reason
+    assert finding.fix == ("kubectl --namespace=kube-system create serviceaccount node-controller")
+
+
+def account(name: str) -> dict[str, object]:
+    return {"kind": "ServiceAccount", "metadata": {"name": name, "namespace": "kube-system"}}
+
+
 async def test_the_right_to_the_second_lease_of_leader_migration_is_checked(
     tmp_path: Path,
 ) -> None:
