@@ -147,7 +147,7 @@ class BalancerSpec:
     @property
     def admits_no_client(self) -> bool:
         """Whether there are source ranges, and none of an IP family of the load balancer."""
-        families = {"IPv6" if ":" in one else "IPv4" for one in self.source_ranges}
+        families = set(map(family_of, self.source_ranges))
         return bool(families) and families.isdisjoint(self.families)
 
 
@@ -204,6 +204,11 @@ class Wish:
 
 NAMED_RANGES = 10
 """Source ranges that a message names."""
+
+
+def family_of(text: str) -> str:
+    """Returns the IP family of an address or a CIDR."""
+    return "IPv6" if ":" in text else "IPv4"
 
 
 def no_client_admitted(spec: BalancerSpec) -> Misconfigured:

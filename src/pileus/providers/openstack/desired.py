@@ -18,6 +18,7 @@ from pileus.cloud.balancer import (
     Owner,
     Transport,
     Wish,
+    family_of,
     no_client_admitted,
 )
 from pileus.cloud.errors import Misconfigured, Unsupported
@@ -462,10 +463,6 @@ class Context:
                 "LoadBalancerFloatingIPSkipped",
                 "IPv6 addresses have no floating IP: the address of the load balancer is published",
             )
-
-
-def family_of(cidr: str) -> str:
-    return "IPv6" if ":" in cidr else "IPv4"
 
 
 def _server_id(node: NodeRef) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import cast
 
-from pileus.cloud.balancer import Effect, Part, no_client_admitted
+from pileus.cloud.balancer import Effect, Part, family_of, no_client_admitted
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.fingerprint import usual_address, usual_network
 from pileus.dataclass import dataclass, replace
@@ -19,7 +19,7 @@ from pileus.providers.openstack.balancer_steps import (
     SetMembers,
     UpdatePart,
 )
-from pileus.providers.openstack.desired import Desired, family_of
+from pileus.providers.openstack.desired import Desired
 from pileus.providers.openstack.draining import Draining, drained, is_draining, returned
 from pileus.providers.openstack.marks import CLUSTER, SERVICE
 from pileus.providers.openstack.ownership import (
@@ -241,7 +241,7 @@ def _has_to_wait(port: Port, wanted: Mapping[Key, Member]) -> bool:
 
 def _families(balancer: octavia.LoadBalancer) -> frozenset[str]:
     vips = (balancer.vip_address or "", *(one.ip_address for one in balancer.additional_vips))
-    return frozenset("IPv6" if ":" in one else "IPv4" for one in vips if one)
+    return frozenset(map(family_of, filter(None, vips)))
 
 
 def key_of(listener: octavia.Listener) -> Key:
