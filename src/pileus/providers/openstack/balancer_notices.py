@@ -7,7 +7,7 @@ from pileus.cloud.balancer import Notice, Wish
 from pileus.fix import one_line
 from pileus.providers.openstack import annotations, floating_ip, networks
 from pileus.providers.openstack.balancer_plan import floating_spec
-from pileus.providers.openstack.balancer_seen import Seen, members_down
+from pileus.providers.openstack.balancer_seen import Seen, is_pending, members_down
 from pileus.providers.openstack.config import LoadBalancerClass
 from pileus.providers.openstack.desired import Desired
 from pileus.providers.openstack.marks import for_tag
@@ -15,7 +15,7 @@ from pileus.providers.openstack.networks import FloatingChoice
 from pileus.providers.openstack.neutron import FloatingIp, Subnet
 from pileus.providers.openstack.octavia import LoadBalancer
 from pileus.providers.openstack.ownership import may_fill
-from pileus.providers.openstack.port_plan import key_of
+from pileus.providers.openstack.port_plan import families_of, key_of
 
 Classes: TypeAlias = Mapping[str, LoadBalancerClass]
 OTHERWISE = ""
@@ -40,6 +40,8 @@ def notices_of(wish: Wish, desired: Desired, seen: Seen) -> Iterator[Notice]:
     ignored = floating_ip.ignored_address(spec, found.vip_port_id or "", seen.floating_ips)
     if ignored:
         yield Notice("LoadBalancerIPIgnored", ignored, is_warning=True)
+    if not is_pending(found) and (notice := _missing_families(desired, found)):
+        yield notice
     if wish.adopts and wish.adopts != found.id:
         yield Notice(
             "LoadBalancerIDIgnored",
@@ -48,6 +50,24 @@ def notices_of(wish: Wish, desired: Desired, seen: Seen) -> Iterator[Notice]:
             "Service and create it again",
             is_warning=True,
         )
+
+
+def _missing_families(desired: Desired, found: LoadBalancer) -> Notice | None:
+    """Returns a warning if the Service asks for an IP family that the load balancer lacks.
+
+    Octavia takes VIPs only in the request that creates a load balancer.
+    """
+    present = families_of(found)
+    missing = [one for one in desired.families if one not in present]
+    if not missing or not present:
+        return None
+    return Notice(
+        "LoadBalancerIPFamilyIgnored",
+        f"the Service asks for {' and '.join(missing)}, but load balancer {found.id} was created "
+        f"with {' and '.join(sorted(present))} only and keeps its address: Octavia cannot add "
+        "another one. To get all families, delete the Service and create it again",
+        is_warning=True,
+    )
 
 
 def _members_of_others(wish: Wish, desired: Desired, seen: Seen) -> Iterator[Notice]:

@@ -116,7 +116,7 @@ class PortPlan:
     @cached_property
     def _admitted(self) -> list[str] | None:
         """Returns the source ranges that are left, the same for all ports; None: all."""
-        context, present = self.desired.context, _families(self.balancer)
+        context, present = self.desired.context, families_of(self.balancer)
         families = tuple(one for one in self.desired.families if one in present)
         kept = [one for one in context.allowed_cidrs if family_of(one) in families]
         if not families or len(kept) == len(context.allowed_cidrs):
@@ -239,7 +239,8 @@ def _has_to_wait(port: Port, wanted: Mapping[Key, Member]) -> bool:
     return not wanted and bool(port.unaddressed)
 
 
-def _families(balancer: octavia.LoadBalancer) -> frozenset[str]:
+def families_of(balancer: octavia.LoadBalancer) -> frozenset[str]:
+    """Returns the IP families of its addresses; empty if it has none yet."""
     vips = (balancer.vip_address or "", *(one.ip_address for one in balancer.additional_vips))
     return frozenset(map(family_of, filter(None, vips)))
 

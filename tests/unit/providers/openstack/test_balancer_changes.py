@@ -415,6 +415,22 @@ def with_ipv6() -> Site:
     return site
 
 
+async def test_a_family_that_is_asked_for_later_is_reported_and_the_address_kept() -> None:
+    site = Site()
+    before = await site.settle(site.wish())
+    both = site.wish(site.spec(families=("IPv4", "IPv6")))
+
+    seen = await site.settle(both)
+
+    assert before.balancer is not None
+    assert seen.balancer is not None
+    assert seen.balancer.ingress == before.balancer.ingress
+    (notice,) = seen.balancer.notices
+    assert notice.reason == "LoadBalancerIPFamilyIgnored"
+    expected = f"asks for IPv6, but load balancer {seen.balancer.id} was created with IPv4 only"
+    assert expected in notice.message
+
+
 async def test_two_families_have_an_additional_vip() -> None:
     site = with_ipv6()
     seen = await site.settle(site.wish(site.spec(families=("IPv4", "IPv6"))))
@@ -423,6 +439,7 @@ async def test_two_families_have_an_additional_vip() -> None:
     first, second = (one.ip for one in seen.balancer.ingress)
     assert first == floating["floating_ip_address"]
     assert ":" in second
+    assert seen.balancer.notices == ()
 
 
 async def test_flavor_and_zone_are_used_at_creation() -> None:
