@@ -222,18 +222,21 @@ def no_client_admitted(spec: BalancerSpec) -> Misconfigured:
     )
 
 
-def foreign_refused(wish: Wish, annotation: str = "pileus.dev/adopt") -> Misconfigured:
+def foreign_refused(
+    wish: Wish, annotation: str = "pileus.dev/adopt", more: str = ""
+) -> Misconfigured:
     """Returns the refusal of a load balancer that is not proven to be the Service's.
 
     It does not say whether there is one of that ID, nor whose it is: the author of the Service may
-    be anyone. Raise it also if there is none.
+    be anyone. Raise it also if there is none. `more` is what an operator may have to do besides;
+    it must not depend on the load balancer either.
     """
     namespace = wish.namespace or "of the Service"
     return Misconfigured(
         f"annotation {annotation}: the load balancer that it names was not created for this "
         f"Service, or does not exist, and namespace {namespace} may not use others. Fix: remove "
         "the annotation to get a load balancer of its own, or ask an operator to add the "
-        "namespace to --trusted-namespaces"
+        f"namespace to --trusted-namespaces{more}"
     )
 
 

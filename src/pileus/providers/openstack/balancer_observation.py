@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from pileus.clock import Clock
-from pileus.cloud.balancer import Owner, Wish, foreign_refused
+from pileus.cloud.balancer import Owner, Wish
 from pileus.cloud.errors import CloudError, Conflict, NotFound
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import Failure
@@ -57,6 +57,7 @@ from pileus.providers.openstack.ownership import (
     marked_for,
     may_be_guest,
     may_serve,
+    refused,
     twins_of,
 )
 from pileus.providers.openstack.port_plan import has_other_listeners
@@ -571,7 +572,7 @@ def _refused(wish: Wish, named: LoadBalancer, *, is_of_same_name: bool) -> str:
     """Returns why the load balancer that the Service names is not used."""
     option = annotations.LOAD_BALANCER_ID.name
     if not wish.may_use_foreign:
-        return str(foreign_refused(wish, option))
+        return str(refused(wish))
     if is_of_same_name:
         tag = for_tag(wish.owner.cluster, wish.namespace, wish.service)
         return (

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import msgspec
 
-from pileus.cloud.balancer import Effect, Notice, Owner, Part, Wish, foreign_refused
+from pileus.cloud.balancer import Effect, Notice, Owner, Part, Wish
 from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.fix import one_line
 from pileus.providers.openstack import annotations, floating_ip, networks, security_group
@@ -44,6 +44,7 @@ from pileus.providers.openstack.ownership import (
     is_mine,
     is_primary,
     may_fill,
+    refused,
     service_in,
     services_of,
     was_created,
@@ -99,7 +100,7 @@ def _beginning(wish: Wish, desired: Desired, seen: Seen, setup: Setup) -> Iterat
         yield from _adoption(wish, desired, seen.named, seen, setup)
         return
     if wish.adopts and not wish.may_use_foreign:
-        raise foreign_refused(wish, annotations.LOAD_BALANCER_ID.name)
+        raise refused(wish)
     if wish.adopts:
         raise Misconfigured(
             f"there is no load balancer {one_line(wish.adopts)} in the project. Fix: correct "

@@ -31,8 +31,10 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from ipaddress import ip_address
 
-from pileus.cloud.balancer import Owner, Wish
+from pileus.cloud.balancer import Owner, Wish, foreign_refused
+from pileus.cloud.errors import Misconfigured
 from pileus.cloud.fingerprint import usual_address
+from pileus.providers.openstack.annotations import LOAD_BALANCER_ID
 from pileus.providers.openstack.desired import PREFIX, balancer_name, legacy_name
 from pileus.providers.openstack.marks import CLUSTER, CREATED, SERVICE, for_tag, tags_of
 from pileus.providers.openstack.octavia import Listener, LoadBalancer, Pool, Provisioning
@@ -199,6 +201,19 @@ def candidates_of(
 def is_permitted(wish: Wish, balancer: LoadBalancer) -> bool:
     """Whether an operator lets the Service use a load balancer of others."""
     return wish.may_use_foreign or _has_permit(wish, balancer)
+
+
+def refused(wish: Wish) -> Misconfigured:
+    """Returns the refusal of a load balancer that the Service names and may not use.
+
+    It is the same whether the load balancer exists or not, and names all that may be needed.
+    """
+    tag = for_tag(wish.owner.cluster, wish.namespace, wish.service)
+    more = (
+        ". If it was created for a Service of this name, that is not enough, and the operator has "
+        f"to run: openstack loadbalancer set --tag {tag} ID"
+    )
+    return foreign_refused(wish, LOAD_BALANCER_ID.name, more if tag else "")
 
 
 def _has_permit(wish: Wish, balancer: LoadBalancer) -> bool:

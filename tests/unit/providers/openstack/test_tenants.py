@@ -97,6 +97,20 @@ async def test_a_refusal_does_not_tell_whether_a_load_balancer_exists() -> None:
         await site.settle(trusted)
 
 
+async def test_a_refusal_names_all_that_an_operator_may_have_to_do() -> None:
+    site = Site()
+    balancer = foreign(site, name=OURS)
+    wish = tenant(site, adopts=balancer["id"])
+    message = await refused(site, wish)
+    assert "--trusted-namespaces" in message
+    assert message.endswith(f": openstack loadbalancer set --tag {FOR} ID")
+
+    balancer["tags"].append(FOR)
+    seen = await site.settle(replace(wish, may_use_foreign=True), deep=True)
+    assert seen.balancer is not None
+    assert seen.balancer.id == balancer["id"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [Unauthorized("403"), Conflict("409: IP address 203.0.113.7 already allocated in subnet 5")],
