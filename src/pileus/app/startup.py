@@ -95,6 +95,25 @@ async def connections(
         yield clients
 
 
+def provider_named(providers: Registry, choice: CloudChoice) -> Connect:
+    """Returns the provider of a cloud. Connects to nothing.
+
+    Raises CommandFailed if `--cloud-provider` names none, and Fatal if it cannot be loaded.
+    """
+    try:
+        connect = providers.get(choice.provider)
+    except UnknownProvider as error:
+        raise CommandFailed(f"--cloud-provider: {error}") from error
+    except CloudError as error:
+        raise Fatal(f"Cloud provider could not be initialized: {error}") from error
+    if connect is None:
+        known = ", ".join(providers.names()) or "none is installed"
+        raise CommandFailed(
+            f"--cloud-provider={choice.provider} selects no provider (known: {known})"
+        )
+    return connect
+
+
 def choose_provider(
     config: Config, world: World, choice: CloudChoice
 ) -> tuple[Connect, ProviderConfig]:
@@ -103,17 +122,7 @@ def choose_provider(
     Raises CommandFailed if `--cloud-provider` or `--cloud-config` is wrong, and Fatal if the
     installed provider cannot be loaded.
     """
-    try:
-        connect = world.providers.get(choice.provider)
-    except UnknownProvider as error:
-        raise CommandFailed(f"--cloud-provider: {error}") from error
-    except CloudError as error:
-        raise Fatal(f"Cloud provider could not be initialized: {error}") from error
-    if connect is None:
-        known = ", ".join(world.providers.names()) or "none is installed"
-        raise CommandFailed(
-            f"--cloud-provider={choice.provider} selects no provider (known: {known})"
-        )
+    connect = provider_named(world.providers, choice)
     try:
         return connect, read_config(
             choice.config_file,

@@ -23,7 +23,7 @@ from pileus.app.errors import CommandFailed, Fatal, NoApiServer
 from pileus.app.plan import failing_if_unreadable
 from pileus.app.run import ending_of, loop_factory
 from pileus.app.settings import TABLE, CommandSettings, build_config
-from pileus.app.startup import World
+from pileus.app.startup import World, provider_named
 from pileus.cli.arguments import UsageError
 from pileus.cli.object_names import (
     OBJECT,
@@ -35,6 +35,7 @@ from pileus.cli.object_names import (
 )
 from pileus.cli.terminal import CLEAR, Terminal, is_unwritable, printable
 from pileus.cloud.choice import NO_PROVIDER, CloudSettings
+from pileus.cloud.registry import PROVIDERS
 from pileus.dataclass import dataclass
 from pileus.kube.access import Access
 from pileus.kube.config.choose import load_user_access
@@ -198,6 +199,9 @@ def _work(
     wrong = (*validate.logging_problems(config), *validate.problems(config))
     if wrong := tuple(each for each in wrong if needs_cloud or each != NO_PROVIDER):
         raise CommandFailed(validate.together(wrong))
+    if needs_cloud:
+        for choice in config[CloudSettings].clouds:
+            provider_named(PROVIDERS, choice)
     level = values[VERBOSITY] if values.given(VERBOSITY) else QUIET
     with logging_to(LogSettings(verbosity=level), terminal.err, terminal.err):
         access = user_access(config[ClientSettings], values, terminal.environment)

@@ -291,6 +291,10 @@ def test_an_api_server_that_cannot_be_used_is_reported_with_the_fix(
             f"Error: --cloud-provider is not set\n{SET_PROVIDER}\nUsage:",
         ),
         (
+            ["--cloud-provider=opnstack", "--kubeconfig=/no/such"],
+            'Error: --cloud-provider: unknown cloud provider "opnstack"',
+        ),
+        (
             ["--cloud-provider=local", "--kubeconfig=/no/such"],
             "Error: invalid configuration: --kubeconfig=/no/such: cannot read it: No such file",
         ),
