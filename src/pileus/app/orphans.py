@@ -219,11 +219,8 @@ class CleanUp:
             match steps[0]:
                 case ApplyChanges():
                     seen = await self._apply(seen, steps[0])
-                case Wait(asked):
-                    await asyncio.sleep(PAUSE if asked is None else asked)
-                    seen = orphan_observation(uid, self.clock)
-                case CheckAgain(seconds):
-                    await asyncio.sleep(seconds)
+                case Wait(seconds) | CheckAgain(seconds):
+                    await asyncio.sleep(PAUSE if seconds is None else seconds)
                     seen = orphan_observation(uid, self.clock)
                 case Report(error):
                     raise error
