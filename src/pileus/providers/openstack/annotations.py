@@ -183,8 +183,8 @@ FLAVOR_ID = _text("flavor-id", "Flavor of Octavia.", CREATE_ONLY)
 AVAILABILITY_ZONE = _text("availability-zone", "Availability zone of Octavia.", CREATE_ONLY)
 TLS_CONTAINER_REF = _text(
     "default-tls-container-ref",
-    "Barbican reference of a certificate, `https://HOST/v1/containers/UUID` or `…/secrets/ID`: the "
-    "listeners terminate TLS.",
+    "Barbican reference of a certificate, `https://HOST/v1/containers/UUID` or `…/secrets/UUID`: "
+    "the listeners terminate TLS.",
 )
 LOAD_BALANCER_ID: Option[str] = Option(
     PREFIX + "load-balancer-id",
