@@ -428,7 +428,7 @@ def test_top_in_a_terminal_ends_with_q_echoes_nothing_and_restores_it(tmp_path: 
 
 
 def read_until(terminal: int, text: bytes) -> bytes:
-    """Returns what was written to a terminal; the test's own limit ends a wait for ever."""
+    """Returns what was written to a terminal. The limit of the test ends an endless wait."""
     found = b""
     while text not in found:
         found += os.read(terminal, 65536)
