@@ -112,21 +112,21 @@ def printable(text: str) -> str:
     Texts of users and clouds could move the cursor, hide lines or set the title of a terminal. The
     escapes are those of JSON, so a document in JSON keeps its meaning.
     """
-    if text.replace("\n", "").isprintable():
-        return text
-    parts = _INKED.split(text)
-    return "".join(
-        part if number % 2 else "".join(map(_printed, part)) for number, part in enumerate(parts)
-    )
+    parts = enumerate(_INKED.split(text))
+    return "".join(part if number % 2 else _escaped(part) for number, part in parts)
 
 
 def plain(text: str) -> str:
     """Returns a text of a user or a cloud in one line, also without colours."""
-    return text if text.isprintable() else "".join(map(_printed, text.replace("\n", " ")))
+    return _escaped(text.replace("\n", " "))
 
 
-def _printed(sign: str) -> str:
-    return sign if sign.isprintable() or sign in "\n\t" else json.dumps(sign)[1:-1]
+def _escaped(text: str) -> str:
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign in "\n\t" else json.dumps(sign)[1:-1] for sign in text
+    )
 
 
 @dataclass(frozen=True, slots=True)
