@@ -1,7 +1,8 @@
 """Write docs/reference/annotations.md from the declarations of the manager's own annotations."""
 
-import sys
 from pathlib import Path
+
+from tools.reference_page import write
 
 from pileus.controllers.lifecycle import annotations as node
 from pileus.controllers.service import annotations as service
@@ -33,11 +34,5 @@ def page() -> str:
     return TEXT.format(service=service.ANNOTATIONS.reference(), node=node.ANNOTATIONS.reference())
 
 
-def main() -> int:
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"wrote {PAGE.name}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(PAGE, page())

@@ -2,10 +2,11 @@
 
 import ast
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+
+from tools.reference_page import write
 
 from pileus.cloud import abilities, balancer, interface, model, volume
 
@@ -144,11 +145,5 @@ def _cell(text: str) -> str:
     return re.sub(r"\s*\|\s*", " or ", text)
 
 
-def main() -> int:
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"wrote {PAGE.name}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(PAGE, page())

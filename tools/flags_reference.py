@@ -1,8 +1,9 @@
 """Write docs/reference/flags.md from the declarations: `python -m tools.flags_reference`."""
 
 import re
-import sys
 from pathlib import Path
+
+from tools.reference_page import write
 
 from pileus.app.settings import TABLE
 from pileus.settings.flags import AnyFlag, Group, Table
@@ -58,12 +59,5 @@ def _row(flag: AnyFlag) -> str:
     return f"| {name} | {flag.kind.name or 'switch'} | {shown} | {text} |\n"
 
 
-def main() -> int:
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"wrote {PAGE.name}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(PAGE, page())

@@ -1,7 +1,8 @@
 """Write docs/reference/local-cloud.md from the declarations and its text beside this file."""
 
-import sys
 from pathlib import Path
+
+from tools.reference_page import write
 
 from pileus_lab.cli.local_commands import COMMANDS
 from pileus_lab.local.http_api import OPERATIONS
@@ -37,11 +38,5 @@ def _operations() -> str:
     return ", ".join(f"`{name}`" for name in sorted(OPERATIONS)) + ".\n"
 
 
-def main() -> int:
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"wrote {PAGE.name}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(PAGE, page())

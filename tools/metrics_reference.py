@@ -1,9 +1,9 @@
 """Write docs/reference/metrics.md from the declarations: `python -m tools.metrics_reference`."""
 
-import sys
 from pathlib import Path
 
 from tools.flags_reference import flags_as_code
+from tools.reference_page import write
 
 from pileus.csi.metrics import CsiMetrics
 from pileus.server.health import Slis
@@ -69,11 +69,5 @@ def _row(one: Family) -> str:
     return f"| `{one.name}` | {one.kind} | {labels} | {text} |\n"
 
 
-def main() -> int:
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"wrote {PAGE.name}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(PAGE, page())

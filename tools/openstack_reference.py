@@ -3,10 +3,11 @@
 A line `<!-- NAME -->` of the text is replaced by the table of that name.
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
+
+from tools.reference_page import write
 
 from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Wish
 from pileus.providers.openstack import floating_ip, security_group
@@ -182,11 +183,5 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n{body}"
 
 
-def main() -> int:
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"wrote {PAGE.name}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(PAGE, page())

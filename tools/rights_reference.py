@@ -1,10 +1,10 @@
 """Write docs/reference/rights.md from the declared rights: `python -m tools.rights_reference`."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from tools.flags_reference import flags_as_code
+from tools.reference_page import write
 
 from pileus.app.registry import CONTROLLERS
 from pileus.app.rights import controller_rights, process_rights
@@ -62,10 +62,5 @@ def _row(role: str, right: Right) -> str:
     return f"| `…{role}` | {what}{only}{where} | {verbs} | {flags_as_code(right.purpose)} |\n"
 
 
-def main() -> int:
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(PAGE, page())
