@@ -68,9 +68,8 @@ def rebind(access: Access, credentials: Credentials) -> Access:
 class ServiceAccountCredentials:
     """Tokens of one hour, renewed when a fifth of it is left.
 
-    A missing account is created if the manager has the right to; `pileus manifests` prints the
-    accounts instead and does not grant it. A renewal that fails is tried again while the last
-    token is still valid.
+    A missing account is created if the manager has the right to, which `pileus manifests` grants. A
+    renewal that fails is tried again while the last token is still valid.
     """
 
     def __init__(
