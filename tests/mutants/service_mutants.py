@@ -37,7 +37,7 @@ SERVICE = (
     Mutant(
         name="the finalizer is removed without a check after the deletion",
         module="controllers.service.plan",
-        before="if mode is Mode.FULL and not observed.is_full:",
+        before="if mode is Mode.FULL and (seconds := _until_last_check(seen, observed)) > 0:",
         after="if False:",
         tests="controllers/service/test_finalizer.py",
         danger=Danger.LEAK,
@@ -45,8 +45,16 @@ SERVICE = (
     Mutant(
         name="what is left of a load balancer is looked for in the moment of its deletion only",
         module="controllers.service.plan",
-        before="return CheckAgain(LAST_CHECK, is_missing=False), end",
-        after="return CheckBalancer(observed.desired, full=True), end",
+        before="LAST_CHECK = 3.0",
+        after="LAST_CHECK = 0.01",
+        tests="controllers/service/test_finalizer.py",
+        danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="a change of a deleted Service brings the last check forward",
+        module="controllers.service.plan",
+        before="return 0.0 if accepted_at is None else accepted_at + LAST_CHECK - seen.time",
+        after="return 0.0",
         tests="controllers/service/test_finalizer.py",
         danger=Danger.DELETION,
     ),

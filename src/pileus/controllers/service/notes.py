@@ -90,9 +90,9 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    accepted: bool = False
-    """Whether the cloud accepted the deletion of a load balancer that was found, with all that was
-    to be deleted beside it. False again if more is found."""
+    accepted_at: float | None = None
+    """When the cloud accepted the deletion of a load balancer that was found, with all that was to
+    be deleted beside it. None again if more is found."""
     missing_since: float | None = None
     """When the cloud first reported no load balancer although the finalizer is set."""
 

@@ -481,16 +481,24 @@ def _delete(
         name = observed.balancer.id
         error = Unavailable(f"load balancer {name} still exists and cannot be deleted")
         return (report(seen, error),)
-    if mode is Mode.FULL and not observed.is_full:
-        return CheckAgain(LAST_CHECK, is_missing=False), end
+    if mode is Mode.FULL and (seconds := _until_last_check(seen, observed)) > 0:
+        return CheckAgain(seconds, is_missing=False), end
     seconds = _until_second_check(seen) if is_doubtful and observed.balancer is None else 0.0
     return (CheckAgain(seconds, is_missing=True), end) if seconds > 0 else (end,)
+
+
+def _until_last_check(seen: Observation, observed: Observed) -> float:
+    """Also a pass that starts earlier, because the Service changed, waits for the last check."""
+    if not observed.is_full:
+        return LAST_CHECK
+    accepted_at = seen.note.deletion.accepted_at
+    return 0.0 if accepted_at is None else accepted_at + LAST_CHECK - seen.time
 
 
 def _until_second_check(seen: Observation) -> float:
     """A cloud that shows nothing may show too little, unless it accepted the deletion before."""
     deletion = seen.note.deletion
-    if deletion.accepted:
+    if deletion.accepted_at is not None:
         return 0.0
     since = seen.time if deletion.missing_since is None else deletion.missing_since
     return since + SECOND_CHECK - seen.time

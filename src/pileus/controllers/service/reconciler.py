@@ -364,7 +364,7 @@ class ServiceReconciler:
             parts.metrics.service_drift_repaired.inc()
         parts.notes.progress(uid, tuple(change.summary for change in done))
         if after.is_whole_deletion(step.changes, done):
-            deletion = replace(parts.notes.of(uid).deletion, accepted=True)
+            deletion = replace(parts.notes.of(uid).deletion, accepted_at=_now())
             parts.notes.update(uid, deletion=deletion)
         parts.reporter.announce(service, step.after)
         parts.reporter.notices(service, after.balancer, full=False)

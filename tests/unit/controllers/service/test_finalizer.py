@@ -125,6 +125,27 @@ async def test_what_lists_lack_for_a_moment_after_the_deletion_is_still_deleted(
         assert await world.services() == {}
 
 
+async def test_a_change_of_the_service_does_not_bring_the_check_after_its_deletion_forward():
+    world = World()
+    cloud = world.plainly()
+    await furnished(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+        standing = dict(cloud.standing)
+        await world.delete()
+        await asyncio.sleep(1)
+        await world.change(metadata={"annotations": {"a": "b"}})
+        await asyncio.sleep(1)
+        assert cloud.standing == {}, "the cloud accepted the deletion"
+        assert FINALIZER in (await world.service())["metadata"]["finalizers"]
+
+        cloud.standing.update(standing)
+        await asyncio.sleep(20)
+
+        assert cloud.standing == {}
+        assert await world.services() == {}
+
+
 async def test_tidying_up_what_was_noted_is_no_proof_that_the_balancer_is_gone():
     world = World()
     cloud = world.plainly()
