@@ -441,8 +441,16 @@ def _config_warnings(clouds: Iterable[CloudChoice], read: Read) -> Iterator[str]
 
 def _missing_files(values: Values, settings: CloudSettings, shape: Shape) -> Iterator[str]:
     """Yields a warning for each cloud without a file that its provider cannot do without."""
-    prints_manager = shape is not Shape.EXTERNAL or values[OUTPUT] == "systemd"
-    if values[SECRET] or not prints_manager:
+    has_pods = shape is not Shape.EXTERNAL
+    if has_pods and values[SECRET]:
+        if len(settings.clouds) > 1:
+            yield (
+                f"--{SECRET.name} has one file for {len(settings.clouds)} clouds: the manager "
+                f"cannot start. Fix: give --{CLOUD_CONFIG.name} instead, with one file per "
+                "provider, comma-separated"
+            )
+        return
+    if not has_pods and values[OUTPUT] != "systemd":
         return
     for cloud in settings.clouds:
         if cloud.provider != OPENSTACK or cloud.config_file:
@@ -456,7 +464,7 @@ def _missing_files(values: Values, settings: CloudSettings, shape: Shape) -> Ite
         else:
             what = f"--cloud-provider={cloud.provider} without --{CLOUD_CONFIG.name}"
             fix = f"add --{CLOUD_CONFIG.name}=PATH"
-            if shape is not Shape.EXTERNAL:
+            if has_pods:
                 fix += f", or --{SECRET.name} with the name of a Secret that has the file"
         yield f"{what}: the manager cannot start, because this provider needs a file. Fix: {fix}"
 

@@ -151,6 +151,16 @@ def test_each_of_several_openstack_clouds_without_a_file_is_a_warning(file: Path
     assert "local" not in by_flags[1] + by_list[1]
 
 
+def test_one_secret_for_several_clouds_is_a_warning_because_the_manager_cannot_start() -> None:
+    code, problems = manifests("--cloud-provider=openstack,local", "--cloud-config-secret=mine")
+
+    assert code == 0
+    assert problems == (
+        "Warning: --cloud-config-secret has one file for 2 clouds: the manager cannot start. Fix: "
+        "give --cloud-config instead, with one file per provider, comma-separated\n"
+    )
+
+
 def test_rights_alone_a_secret_and_a_provider_without_a_file_are_no_warning() -> None:
     assert manifests("--cloud-provider=openstack", "--external") == (0, "")
     assert manifests("--cloud-provider=openstack", "--cloud-config-secret=mine") == (0, "")
