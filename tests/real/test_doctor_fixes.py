@@ -258,6 +258,24 @@ def test_missing_accounts_of_controllers_are_created(cluster: Cluster) -> None:
     assert not left
 
 
+WEBHOOKS = ("--webhooks=*", "--feature-gates=CloudControllerManagerWebhook=true")
+
+
+@pytest.mark.pastes("webhook-not-registered")
+def test_webhooks_are_registered_and_nothing_else_is_changed(cluster: Cluster) -> None:
+    done = pileus("manifests", "--cloud-provider=lab", *WEBHOOKS, kubeconfig=cluster.admin)
+    cluster.apply(done.stdout)
+    workload = cluster.workload()
+    assert not cluster.findings("webhook-not-registered")
+    cluster.kubectl("delete", "mutatingwebhookconfiguration", "cloud-controller-manager-webhook")
+    (finding,) = cluster.findings("webhook-not-registered")
+
+    cluster.paste(finding)
+
+    assert not cluster.findings("webhook-not-registered")
+    assert cluster.workload() == workload
+
+
 BROAD: dict[str, Any] = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",

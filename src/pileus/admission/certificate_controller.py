@@ -54,8 +54,7 @@ ROTATED, NOT_REGISTERED, FOREIGN = (
 )
 RESOURCES = {Effect.MUTATING: MUTATING, Effect.VALIDATING: VALIDATING}
 INSTALL = (
-    "Fix: apply the installation again (manifests, overlay or chart) with its flags and "
-    "--webhooks: docs/guides/volume-admission.md"
+    "Fix: pileus doctor (it prints the command that creates it; docs/guides/volume-admission.md)"
 )
 
 

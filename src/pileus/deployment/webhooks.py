@@ -14,9 +14,11 @@ from pileus.app.settings import ManagerSettings
 from pileus.deployment.choice import Choice, Shape
 from pileus.deployment.commented import Commented, Object
 from pileus.objects.rights import KUBE_SYSTEM
-from pileus.version import PART_OF
+from pileus.version import COMPONENT, PART_OF
 
 PORT = "webhooks"
+LABELS = {COMPONENT: "webhooks"}
+"""Of all objects here: `kubectl apply --selector` uses them."""
 _REGISTRATION = "admissionregistration.k8s.io/v1"
 _POLICY = {
     Effect.MUTATING: (
@@ -28,6 +30,10 @@ _POLICY = {
         "sizes are not checked."
     ),
 }
+
+
+def _labelled(metadata: Object) -> Object:
+    return {**metadata, "labels": metadata["labels"] | LABELS}
 
 
 def webhook_objects(choice: Choice) -> Iterator[Object]:
@@ -51,7 +57,7 @@ def service(choice: Choice, port: int) -> Object:
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": choice.metadata(NAME),
+            "metadata": _labelled(choice.metadata(NAME)),
             "spec": {
                 "selector": choice.labels(),
                 "ports": [{"name": PORT, "port": 443, "targetPort": port}],
@@ -70,14 +76,15 @@ def secret() -> Object:
             "metadata": {
                 "name": NAME,
                 "namespace": KUBE_SYSTEM,
-                "labels": {PART_OF: "pileus", **OWNER_LABEL},
+                "labels": {PART_OF: "pileus", **LABELS, **OWNER_LABEL},
             },
         },
     )
 
 
 def configuration(choice: Choice, effect: Effect, hooks: list[WebhookNames]) -> Object:
-    metadata = {key: value for key, value in choice.metadata(NAME).items() if key != "namespace"}
+    metadata = _labelled(choice.metadata(NAME))
+    del metadata["namespace"]
     return Commented(
         _POLICY[effect],
         {

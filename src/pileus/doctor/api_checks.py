@@ -19,7 +19,7 @@ from pileus.doctor.check import (
     titled,
     warning,
 )
-from pileus.doctor.installation import restore_rights
+from pileus.doctor.installation import register_webhooks, restore_rights
 from pileus.doctor.observation import (
     Grant,
     Observation,
@@ -321,8 +321,27 @@ def webhooks(seen: Observation) -> Verdict:
         f"{counted(len(hooks), 'webhook')} can reject writes of the manager; each has endpoints"
         if hooks
         else "no webhook can block writes of the manager",
-        (*_blocking(hooks, endpoints), *_untrusted(configurations)),
+        (
+            *_unregistered(seen, configurations),
+            *_blocking(hooks, endpoints),
+            *_untrusted(configurations),
+        ),
     )
+
+
+def _unregistered(
+    seen: Observation, configurations: Iterable[WebhookConfiguration]
+) -> Iterator[Finding]:
+    """Yields the configurations without which the API server asks no webhook of the manager."""
+    there = {each.kind for each in configurations if each.metadata.name == NAME}
+    for kind in sorted(seen.expected.webhooks - there):
+        yield warning(
+            "webhook-not-registered",
+            f"{kind} {NAME}",
+            "does not exist",
+            reason="--webhooks enables webhooks that the API server therefore never asks",
+            fix=register_webhooks(seen.installation, seen.expected.given),
+        )
 
 
 def _untrusted(configurations: Iterable[WebhookConfiguration]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ FILES = ("--config=", "--leader-migration-config=")
 """Flags whose file is in the pod, and not where the doctor runs."""
 IN_THE_POD = ("/", "file:/")
 """How values begin that name a file of the pod."""
-RIGHTS, CSI = (f"--selector={COMPONENT}={part}" for part in ("rights", "csi"))
+RIGHTS, CSI, WEBHOOKS = (f"--selector={COMPONENT}={part}" for part in ("rights", "csi", "webhooks"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,21 +160,37 @@ def install(found: Installation | None, given: Iterable[str]) -> str:
 def restore_rights(found: Installation | None, given: Iterable[str], account: str) -> str:
     """Returns the command that restores the rights of the accounts, and changes nothing else."""
     if found and found.release:
-        where = f"--namespace={found.namespace}"
-        read = f"helm get manifest {found.release} {where}"
-        owner = f"{RELEASE}={found.release} {RELEASE_NAMESPACE}={found.namespace}"
-        # Without its ownership, Helm would neither upgrade nor delete what kubectl has created.
-        return (
-            f"{read} | kubectl apply -f - {RIGHTS} && "
-            f"{read} | kubectl annotate --overwrite -f - {owner} && "
-            f"{read} | kubectl label --overwrite -f - app.kubernetes.io/managed-by=Helm"
-        )
+        return _from_release(found, RIGHTS)
     namespace, _, name = account.partition("/")
     where = () if found else (f"--namespace={namespace}",)
     command = manifests(found, given, *where)
     if name != INSTALLED:
         return f"give service account {account} the roles that this prints: {command}"
     return f"{command} | kubectl apply -f - {RIGHTS}"
+
+
+def _from_release(found: Installation, selector: str) -> str:
+    """Returns the command that applies a part of what a Helm release has."""
+    read = f"helm get manifest {found.release} --namespace={found.namespace}"
+    owner = f"{RELEASE}={found.release} {RELEASE_NAMESPACE}={found.namespace}"
+    # Without its ownership, Helm would neither upgrade nor delete what kubectl has created.
+    return (
+        f"{read} | kubectl apply -f - {selector} && "
+        f"{read} | kubectl annotate --overwrite -f - {owner} && "
+        f"{read} | kubectl label --overwrite -f - app.kubernetes.io/managed-by=Helm"
+    )
+
+
+def register_webhooks(found: Installation | None, given: Iterable[str]) -> str:
+    """Returns the command that registers the webhooks, and changes nothing else.
+
+    The address of a manager outside of the cluster is not known: its place is marked.
+    """
+    if found and found.release:
+        return _from_release(found, WEBHOOKS)
+    outside = () if found else ("--external", "--webhook-url=https://HOST:PORT")
+    command = f"{manifests(found, given, *outside)} | kubectl apply -f - {WEBHOOKS}"
+    return command if found else f"{command}   # HOST:PORT: where API servers reach the manager"
 
 
 def install_csi(found: Installation | None, given: Iterable[str], *, sidecars: bool) -> str:

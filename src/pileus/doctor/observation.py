@@ -85,6 +85,8 @@ class Expected:
     """Whether the cloud-node controller is enabled."""
     serves_volumes: bool = False
     """Whether the volume controller is enabled."""
+    webhooks: frozenset[str] = frozenset()
+    """Kinds of the webhook configurations that register the webhooks of `--webhooks`."""
     flags: tuple[str, ...] = ()
     """The manager's flags that the doctor was given."""
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pileus.admission.settings import WebhookSettings
 from pileus.app.errors import CHECK_CA, CommandFailed
 from pileus.app.migration import DEFAULT, MigrationError, read_migration
 from pileus.app.registry import AnyDescriptor
@@ -136,6 +137,8 @@ async def observe(
             if running and not account:
                 reader = replace(reader, expected=replace(expected, account=running.account))
             rights = (running and _settings_of(running)) or rights
+            registers = replace(reader.expected, webhooks=_webhook_kinds(rights))
+            reader = replace(reader, expected=registers)
             needed = _needed(rights, world, reader.expected.account)
             seen = await reader.read(server, needed, now)
             grants = await reader.grants(needed, _role_names(rights, world))
@@ -181,6 +184,12 @@ def expectation(
         serves_volumes=any(each.names is VOLUME for each in enabled),
         flags=flags,
     )
+
+
+def _webhook_kinds(config: Config) -> frozenset[str]:
+    settings = config[WebhookSettings]
+    is_served = settings.serving.port and not config[ManagerSettings].dry_run
+    return frozenset(each.effect.value for each in settings.chosen() if is_served)
 
 
 def _enabled(config: Config, world: World) -> tuple[AnyDescriptor, ...]:

@@ -25,11 +25,12 @@ from pileus.admission.descriptor import CERTIFICATES
 from pileus.admission.names import WEBHOOKS
 from pileus.cloud.interface import Cloud
 from pileus.fence import Open
+from pileus.fix import fix_in
 from pileus.kube.client import Client
 from pileus.kube.errors import Conflict
 from pileus.objects.cloud_scope import only_scope
 from pileus.objects.descriptor import ControllerContext
-from pileus.objects.preview import EVERYTHING
+from pileus.objects.preview import EVERYTHING, Trouble
 from pileus.runtime.informers import Informers
 from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
@@ -245,6 +246,8 @@ async def test_without_configurations_the_user_is_told_what_to_apply() -> None:
     planned: Any = await bed.controller.preview(EVERYTHING)
 
     assert "WebhookNotRegistered" in bed.events.reasons()
+    fixes = {fix_in(line.message) for line in planned if isinstance(line, Trouble)}
+    assert fixes == {"pileus doctor"}
     assert {line.about.kind for line in planned} == {
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",

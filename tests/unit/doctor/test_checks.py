@@ -203,6 +203,19 @@ def test_webhooks_of_the_manager_that_the_api_server_does_not_trust_are_found(
     assert [each.id for each in findings] == found
 
 
+def test_webhooks_of_the_manager_that_are_not_registered_are_found() -> None:
+    kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    expected = replace(HEALTHY.expected, webhooks=frozenset(kinds))
+    there = (own_webhooks(kinds[0], b"ca"), own_webhooks("OfAnotherKind", b"ca"))
+
+    (finding,) = webhooks(replace(HEALTHY, expected=expected, webhooks=there)).findings
+
+    assert finding.id == "webhook-not-registered"
+    assert finding.subject == f"{kinds[1]} cloud-controller-manager-webhook"
+    assert "--webhook-url=https://HOST:PORT | kubectl apply -f - --selector=" in finding.fix
+    assert not webhooks(replace(HEALTHY, webhooks=there)).findings, "--webhooks enables none"
+
+
 @pytest.mark.parametrize(
     ("held", "found"),
     [

@@ -255,6 +255,17 @@ async def test_an_account_of_a_controller_that_does_not_exist_is_reported(
     assert finding.fix == ("kubectl --namespace=kube-system create serviceaccount node-controller")
 
 
+async def test_webhooks_that_the_flags_enable_have_to_be_registered() -> None:
+    gate = "--feature-gates=CloudControllerManagerWebhook=true"
+    async with healthy_cluster() as made:
+        enabled = await examined(made, "--webhooks=persistentvolume-labels", gate)
+        without_port = await examined(made, "--webhooks=*", gate, "--webhook-secure-port=0")
+
+    found = [each.subject for each in enabled.findings if each.id == "webhook-not-registered"]
+    assert found == ["MutatingWebhookConfiguration cloud-controller-manager-webhook"]
+    assert "webhook-not-registered" not in ids(without_port)
+
+
 def account(name: str) -> dict[str, object]:
     return {"kind": "ServiceAccount", "metadata": {"name": name, "namespace": "kube-system"}}
 

@@ -19,6 +19,7 @@ from pileus.doctor.installation import (
     installation_of,
     manifests,
     reading_flags,
+    register_webhooks,
     restore_rights,
 )
 from pileus.doctor.records import Workload
@@ -154,6 +155,38 @@ def test_the_driver_is_installed_without_the_manager_and_with_its_image() -> Non
     }
     assert {"CSIDriver", "DaemonSet", "ServiceAccount"} <= chosen_parts
     assert not chosen_parts & {"Deployment", "StorageClass", "Secret"}
+
+
+WEBHOOKS = ("--webhooks=*", "--feature-gates=CloudControllerManagerWebhook=true")
+
+
+def test_webhooks_are_registered_without_the_manager_and_with_its_flags() -> None:
+    read = installed(printed([PROVIDER, "--namespace=ops", *WEBHOOKS]))
+
+    command, _, applied = register_webhooks(read, ()).partition(" | ")
+
+    assert applied == "kubectl apply -f - --selector=app.kubernetes.io/component=webhooks"
+    chosen_parts = [
+        (each["kind"], each["metadata"].get("namespace"))
+        for each in printed(shlex.split(command)[2:])
+        if each["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "webhooks"
+    ]
+    assert chosen_parts == [
+        ("Service", "ops"),
+        ("Secret", "kube-system"),
+        ("MutatingWebhookConfiguration", None),
+        ("ValidatingWebhookConfiguration", None),
+    ]
+
+
+def test_the_address_of_a_manager_outside_the_cluster_is_marked() -> None:
+    fix = register_webhooks(None, (PROVIDER, *WEBHOOKS))
+
+    command, _, comment = fix.partition("   # ")
+    assert "--external --webhook-url=https://HOST:PORT |" in command
+    assert comment == "HOST:PORT: where API servers reach the manager"
+    there = shlex.split(command.partition(" | ")[0].replace("HOST:PORT", "ccm.example:10260"))
+    assert "MutatingWebhookConfiguration" in {each["kind"] for each in printed(there[2:])}
 
 
 @pytest.mark.parametrize(("sidecars", "values"), [(True, "true,"), (False, "true and csi.side")])
