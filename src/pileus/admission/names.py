@@ -8,8 +8,9 @@ from pileus.version import PROGRAM
 
 NAME = f"{PROGRAM}-webhook"
 """Of the webhook configurations, of the Service, and of the Secret with the certificates."""
-OWNER_LABEL = {"app.kubernetes.io/managed-by": NAME}
-"""Of the Secret: one without it is never overwritten."""
+OWNER_LABEL = {"pileus.dev/managed-by": NAME}
+"""Of the Secret: one without it is never overwritten. Helm puts its own name into the label
+`app.kubernetes.io/managed-by` of all objects of a release."""
 DOMAIN = "webhooks.pileus.dev"
 TIMEOUT = 5
 """Seconds that the API server waits for an answer (`timeoutSeconds` of the configurations)."""

@@ -24,6 +24,7 @@ from pileus.admission.certificates import (
 from pileus.admission.descriptor import CERTIFICATES
 from pileus.admission.names import WEBHOOKS
 from pileus.cloud.interface import Cloud
+from pileus.deployment.webhooks import secret
 from pileus.fence import Open
 from pileus.fix import fix_in
 from pileus.kube.client import Client
@@ -261,6 +262,18 @@ async def test_a_secret_of_someone_else_is_not_overwritten(bed: Bed) -> None:
         await bed.round()
 
     assert bed.kube.writes == []
+
+
+async def test_a_secret_that_helm_installed_gets_the_certificates(bed: Bed) -> None:
+    """Helm sets its own label on every object of a release, whatever the chart says."""
+    labels = secret()["metadata"]["labels"] | {"app.kubernetes.io/managed-by": "Helm"}
+    name = {"name": "cloud-controller-manager-webhook", "namespace": "kube-system"}
+    bed.kube.put(SECRET, {"metadata": {**name, "labels": labels}, "data": {}})
+
+    await bed.settle()
+
+    assert bed.bundles(MUTATING)[0] == bed.stored().bundle
+    assert bed.kube.kept[SECRET]["metadata"]["labels"] == labels, "Helm finds its label again"
 
 
 async def test_a_damaged_secret_of_ours_is_written_again(bed: Bed) -> None:
