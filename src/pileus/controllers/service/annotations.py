@@ -218,5 +218,11 @@ def class_of(service: Service) -> str:
     return (service.spec and service.spec.load_balancer_class) or ""
 
 
+def asked_for(service: Service) -> tuple[object, ...]:
+    """Returns what the Service asks for: its spec, and annotations without our own records."""
+    given = service.metadata.annotations or {}
+    return {k: v for k, v in given.items() if k not in {ENSURED, WRITTEN}}, service.spec
+
+
 def is_load_balancer(service: Service) -> bool:
     return service.spec is not None and service.spec.type == LOAD_BALANCER

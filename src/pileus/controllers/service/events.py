@@ -11,6 +11,7 @@ from pileus.clock import Clock
 from pileus.cloud import errors as cloud
 from pileus.cloud.balancer import Balancer
 from pileus.cloud.model import NodeRef
+from pileus.controllers.service.annotations import asked_for
 from pileus.controllers.service.notes import Attempt, Failing, Notes, Stage, is_orphan
 from pileus.controllers.service.observation import ClusterServices
 from pileus.controllers.service.status import State, Verdict, Wording, Write, condition_write
@@ -232,7 +233,9 @@ class Reporter:
         if not write:
             return service
         if write.condition is not None:
-            self._notes.update(service.metadata.uid, condition_written=_now())
+            self._notes.update(
+                service.metadata.uid, condition_written=_now(), condition_asked=asked_for(service)
+            )
         return await self._cluster.write(service, write)
 
     async def condition(self, service: Service, write: Write) -> None:
@@ -261,21 +264,23 @@ class Reporter:
         if now - failing.since < PATIENCE and not is_reported_at_once(error):
             return
         self.failure_event(service, error)
-        wording = Wording(self._clock.now(), reword=note.may_reword(now))
+        wording = Wording(self._clock.now(), reword=note.may_reword(now, asked_for(service)))
         await self.condition(service, condition_write(service, verdict_on(error), wording))
 
     def failure_event(self, service: Service, error: Exception) -> None:
         """Record the event of a failure: once per kind of error until `resolved`.
 
-        An error with the attribute `is_reported_by_text` is recorded again if its text changes.
-        Passes back off, so that even texts that always differ are no more events than in Go.
+        It is recorded again if the Service has asked for something else since. An error with the
+        attribute `is_reported_by_text` is recorded again if its text changes. Passes back off, so
+        that even texts that always differ are no more events than in Go.
         """
         uid = service.metadata.uid
         note = self._notes.of(uid)
         failing = note.failing or Failing(_now())
-        if failing.reason != reason_of(error):
+        reason, asked = reason_of(error), asked_for(service)
+        if (failing.reason, failing.asked) != (reason, asked):
             self.resolved(service, *FAILURES)
-            self._notes.update(uid, failing=replace(failing, reason=reason_of(error)))
+            self._notes.update(uid, failing=replace(failing, reason=reason, asked=asked))
         by_text = getattr(error, "is_reported_by_text", False) is True
         self.warn(service, failure_event(note.doing, error), by_text=by_text)
 

@@ -73,6 +73,8 @@ class Failing:
     since: float
     reason: str = ""
     """The reason in the last report; "" before the first report."""
+    asked: object = None
+    """What the Service asked for then (`asked_for`)."""
     host_update: bool = False
     """Whether a host update failed: until the Service is up to date, passes ensure everything."""
     members: frozenset[NodeRef] | None = None
@@ -120,12 +122,17 @@ class Note:
     notices: tuple[Notice, ...] = ()
     """The provider's notices that are recorded as events."""
     condition_written: float = -inf
+    condition_asked: object = None
+    """What the Service asked for when its condition was last written (`asked_for`)."""
     pacing: Pacing = field(default_factory=Pacing, compare=False)
     """Backs off writes of a condition that the API server refuses."""
 
-    def may_reword(self, now: float) -> bool:
-        """Returns whether the message of the condition may be reworded."""
-        return now - self.condition_written >= REWORD_AFTER
+    def may_reword(self, now: float, asked: object) -> bool:
+        """Returns whether the message of the condition may be reworded.
+
+        At once if the Service asks for something else now: the message is about what it was.
+        """
+        return asked != self.condition_asked or now - self.condition_written >= REWORD_AFTER
 
     def waited(self, now: float) -> float:
         """Returns for how many seconds the cloud has been working on the load balancer."""

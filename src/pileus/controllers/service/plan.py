@@ -22,13 +22,12 @@ from pileus.cloud.balancer import (
 )
 from pileus.cloud.errors import CloudError, Misconfigured, Unavailable, Unsupported
 from pileus.cloud.model import NodeRef
-from pileus.controllers.service.annotations import ENSURED as RECORD
 from pileus.controllers.service.annotations import (
     MANAGE,
-    WRITTEN,
     Classes,
     InvalidAnnotation,
     Mode,
+    asked_for,
     mode_of,
 )
 from pileus.controllers.service.desired import (
@@ -514,7 +513,7 @@ def _end(seen: Observation, mode: Mode) -> Event | None:
 
 
 def _wording(seen: Observation) -> Wording:
-    return Wording(seen.date, reword=seen.note.may_reword(seen.time))
+    return Wording(seen.date, reword=seen.note.may_reword(seen.time, asked_for(seen.service)))
 
 
 def is_worth_a_pass(old: Service, new: Service) -> bool:
@@ -524,7 +523,5 @@ def is_worth_a_pass(old: Service, new: Service) -> bool:
 
 def _relevant(service: Service) -> tuple[object, ...]:
     metadata = service.metadata
-    ours = {RECORD, WRITTEN}
-    annotations = {k: v for k, v in (metadata.annotations or {}).items() if k not in ours}
-    asked = metadata.uid, annotations, metadata.deletion_timestamp, service.spec
+    asked = metadata.uid, asked_for(service), metadata.deletion_timestamp
     return *asked, metadata.finalizers or (), published_ingress(service), served_class(service)

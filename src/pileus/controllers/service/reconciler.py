@@ -13,7 +13,7 @@ from pileus.clock import Clock
 from pileus.cloud import errors as cloud
 from pileus.cloud.balancer import Part
 from pileus.cloud.interface import Reconciliation
-from pileus.controllers.service.annotations import is_load_balancer, member_scope
+from pileus.controllers.service.annotations import asked_for, is_load_balancer, member_scope
 from pileus.controllers.service.events import (
     FAILURES,
     PATIENCE,
@@ -484,7 +484,8 @@ class ServiceReconciler:
         if note.waited(_now()) >= PATIENCE and seen.deleted is not None:
             parts.reporter.failure_event(service, error)
         elif note.waited(_now()) >= PATIENCE:
-            wording = Wording(parts.clock.now(), reword=note.may_reword(_now()))
+            may_reword = note.may_reword(_now(), asked_for(service))
+            wording = Wording(parts.clock.now(), reword=may_reword)
             write = condition_write(service, verdict_on(error), wording)
             await parts.reporter.condition(service, write)
         return again_in(delay)

@@ -167,6 +167,30 @@ async def test_a_condition_does_not_flap_and_its_message_is_not_reworded_all_the
         assert world.events.reasons("web").count("SyncLoadBalancerFailed") == 1
 
 
+async def test_a_service_that_was_corrected_and_has_another_mistake_reports_that_one_at_once():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    await world.add()
+    wrong = "no such subnet"
+
+    def refuse(owner: Owner, change: Change) -> None:
+        raise Misconfigured(wrong)
+
+    cloud.changing = refuse
+    async with world.managed():
+        await asyncio.sleep(30)
+        assert "no such subnet" in (await world.condition())[2]
+
+        wrong = "no such floating IP"
+        await world.change(metadata={"annotations": {"subnet": "corrected"}})
+        await asyncio.sleep(5)
+
+        assert "no such floating IP" in (await world.condition())[2]
+        failures = world.events.messages("SyncLoadBalancerFailed")
+        assert [each.rpartition("no such ")[2] for each in failures] == ["subnet", "floating IP"]
+
+
 async def test_a_balancer_that_failed_is_told_in_the_clouds_words_and_tried_again():
     world = World()
     cloud = world.plainly()
