@@ -37,6 +37,16 @@ def test_plans_are_kept_with_providers_that_record_a_fingerprint(cloud: MakeClou
     assert_everything_holds(cloud, seeds=OF_OTHERS, scenario="plan")
 
 
+MARKER_DELETED = 170
+"""Services reported that the cloud cannot be asked, because the manager had deleted a listener at
+the end of a page while it read the list."""
+
+
+@pytest.mark.timeout(300)
+def test_plans_are_kept_while_a_list_changes_between_its_pages():
+    assert_everything_holds(SimulatedOpenStack, seeds=[MARKER_DELETED], scenario="plan")
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "seed",

@@ -119,10 +119,12 @@ class Client:
         """Returns every item of a list. Raises `CloudError` if one page cannot be read.
 
         A page begins after the last item of the one before. If that item is deleted in between,
-        services refuse the request for the next page: `Unavailable`, to be asked again.
+        services refuse the request for the next page. The list is then read again; if it changes
+        once more: `Unavailable`.
         """
         found: list[T] = []
         markers: list[str] = []
+        is_second = False
         while True:
             asked = (*query, *(("marker", one) for one in markers[-1:]))
             try:
@@ -132,7 +134,11 @@ class Client:
             except (NotFound, Rejected) as error:
                 if not markers or type(error) not in {NotFound, Rejected}:
                     raise
-                raise Unavailable(f"{path}: the list changed while it was read: {error}") from error
+                if is_second:
+                    why = f"{path}: the list changed while it was read: {error}"
+                    raise Unavailable(why) from error
+                found, markers, is_second = [], [], True
+                continue
             found += decoded(field_of(answer, key, path), list[kind], path)
             marker = _next_marker(answer, key, path)
             if not marker:

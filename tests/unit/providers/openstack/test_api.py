@@ -93,6 +93,24 @@ async def test_a_marker_that_was_deleted_meanwhile_is_neither_invalid_nor_absenc
         await read(Pages({"": error}))
 
 
+class Shrinking(Pages):
+    """The last item of the first page is deleted before the next page is asked for."""
+
+    async def call(self, call: Call) -> Any:
+        try:
+            return await super().call(call)
+        except Rejected:
+            self.pages = {"": ("ac", "c"), "c": ("d", "")}
+            raise
+
+
+async def test_a_list_whose_marker_was_deleted_is_read_again():
+    pages = Shrinking({"": ("ab", "b"), "b": Rejected("marker not found")})
+
+    assert await read(pages) == "acd"
+    assert len(pages.queries) == 4
+
+
 async def test_other_errors_of_a_page_stay_what_they_are():
     with pytest.raises(Unauthorized):
         await read(Pages({"": ("ab", "b"), "b": Unauthorized("token expired")}))
