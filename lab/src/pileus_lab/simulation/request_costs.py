@@ -2,6 +2,9 @@
 
 `Abilities.requests` says what an observation of load balancers, a list of routes and one change may
 cost. The bounds per minute (`calls_are_bounded`) cannot check that: they have to allow for retries.
+
+An observation that gets a false list may read everything once more: what is known to exist and is
+not listed is looked up by its ID or name, so that it is not created again.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -17,7 +20,7 @@ from pileus.cloud.interface import Cloud, Routes
 from pileus.cloud.model import Failure, Route
 from pileus_lab.simulation.clouds.truth import Truth
 from pileus_lab.simulation.environment.account import Account
-from pileus_lab.simulation.environment.steps import Call, CloudStep, Step
+from pileus_lab.simulation.environment.steps import Answer, Call, CloudStep, Step
 
 LAW = "calls_cost_what_their_provider_declares"
 
@@ -25,6 +28,8 @@ LAW = "calls_cost_what_their_provider_declares"
 @dataclass(slots=True)
 class _Tally:
     requests: int = 0
+    is_misled: bool = False
+    """Whether an answer was false."""
 
 
 _TALLY: ContextVar[_Tally | None] = ContextVar("tally", default=None)
@@ -39,6 +44,8 @@ class RequestCosts:
         self._blame = blame
         self.balancers = self.machines = self.routes = 0
         """The most that there were at once: a list may be old, and parts outlive their balancer."""
+        self._tallies: dict[int, tuple[Call, _Tally]] = {}
+        """By identity of each call that is not answered: answers arrive outside of its context."""
 
     def see(self, step: Step) -> None:
         """Called with every step of the world."""
@@ -46,10 +53,15 @@ class RequestCosts:
             self.balancers = max(self.balancers, len(step.after.balancers))
             self.machines = max(self.machines, len(step.after.machines))
             self.routes = max(self.routes, len(step.after.routes))
-        elif isinstance(step, Call) and step.is_to_cloud and not step.continues:
+        elif isinstance(step, Call) and step.is_to_cloud:
             tally = _TALLY.get()
             if tally is not None:
-                tally.requests += 1
+                tally.requests += not step.continues
+                self._tallies[id(step)] = step, tally
+        elif isinstance(step, Answer):
+            _, tally = self._tallies.pop(id(step.call), (None, None))
+            if tally is not None:
+                tally.is_misled |= step.is_untrue
 
     def watched(self, cloud: Cloud) -> Cloud:
         """Returns the same cloud; its calls are counted, if it declares what they cost."""
@@ -66,8 +78,13 @@ class RequestCosts:
         return self._account.truth()
 
     @contextmanager
-    def counting(self, what: str, most: Callable[[], int | None]) -> Generator[None]:
-        """Reports if the block makes more requests than `most` returns at its end."""
+    def counting(
+        self, what: str, most: Callable[[], int | None], *, confirms: bool = False
+    ) -> Generator[None]:
+        """Reports if the block makes more requests than `most` returns at its end.
+
+        `confirms`: it may make as many again if an answer was false.
+        """
         tally = _Tally()
         token = _TALLY.set(tally)
         try:
@@ -75,6 +92,8 @@ class RequestCosts:
         finally:
             _TALLY.reset(token)
         allowed = most()
+        if allowed is not None and confirms and tally.is_misled:
+            allowed *= 2
         if allowed is not None and tally.requests > allowed:
             self._blame(
                 LAW, f"{what} made {tally.requests} requests; abilities.requests allows {allowed}"
@@ -92,7 +111,7 @@ class _Balancers:
         self, wishes: Sequence[Wish], *, deep: bool
     ) -> Mapping[Owner, Seen | Failure]:
         what = f"a {'full' if deep else 'quick'} check of {len(wishes)} load balancers"
-        with self._costs.counting(what, lambda: self._of_check(len(wishes))):
+        with self._costs.counting(what, lambda: self._of_check(len(wishes)), confirms=True):
             return await self._inner.observe(wishes, deep=deep)
 
     def _of_check(self, read: int) -> int:
