@@ -122,6 +122,11 @@ owner is unknown, and the finalizer stayed."""
 ANOTHER_MISTAKE = 223
 """In scenario strangers: a user corrected an annotation, and for five minutes the condition went on
 reporting it instead of the mistake that was left."""
+CONFIRMED_BY_ID = 127
+"""In scenario two-clouds: while lists are empty, each part that is known is looked up by its ID."""
+NODE_DELETED_UNSEEN = 319
+"""In scenario dual-stack: a node was deleted before its manager started again, and nothing says
+that the route to its machine is this cluster's."""
 FREE_FLOATING_IPS = 7
 """In scenario lies: of two floating IPs that are attached to nothing, the judge saw one only."""
 SHARING = range(1, 5)
@@ -151,6 +156,8 @@ def test_seeds_that_were_once_misjudged() -> None:
     assert_everything_holds(SimulatedOpenStack, seeds=[SAME_PORT_REFUSED, SAME_PORT_GONE])
     assert_everything_holds(SimulatedOpenStack, seeds=[MANY_REFUSED], scenario="services")
     assert_everything_holds(SimulatedOpenStack, seeds=[FREE_FLOATING_IPS], scenario="lies")
+    assert_everything_holds(SimulatedOpenStack, seeds=[CONFIRMED_BY_ID], scenario="two-clouds")
+    assert_everything_holds(SimulatedOpenStack, seeds=[NODE_DELETED_UNSEEN], scenario="dual-stack")
 
 
 @pytest.mark.timeout(300)

@@ -7,8 +7,9 @@ clouds do not take part: this cloud has no machine of theirs to route to.
 Routes: the Go framework deletes every route into the cluster's range that no node needs, even
 routes of another cluster or of an operator. Here a route is deleted only if the cloud says that it
 was created for this cluster. If the cloud cannot say, it is deleted if its target is a known node
-and its destination is exactly the pod range of a node of this cloud; or if its target does not
-exist and its destination is exactly the pod range of a node that needs a route now.
+and its destination is exactly the pod range of a node of this cloud; or if it names a target that
+is no known node and its destination is exactly the pod range of a node that needs a route now. A
+route that names none, only the ID of a machine, may be that of a second cluster beside this one.
 """
 
 from bisect import bisect_left, insort
@@ -100,7 +101,7 @@ def is_ours(route: Route, destination: Range, rules: Rules, known: KnownNodes) -
 
 
 def is_left_over(route: Route, destination: Range, rules: Rules, known: KnownNodes) -> bool:
-    """Returns whether the target does not exist and a node of this cloud has the range now.
+    """Returns whether the target is named and no node, and a node of this cloud has the range now.
 
     Such a route may be replaced if the cloud cannot say whose it is.
     """

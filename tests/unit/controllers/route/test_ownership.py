@@ -33,6 +33,10 @@ def test_the_route_of_a_node_that_was_seen_being_deleted_goes():
     [
         pytest.param(route("10.1.0.0/24", None), id="unknown next hop to a node's range"),
         pytest.param(route("10.9.0.0/24", None), id="unknown next hop"),
+        pytest.param(
+            route("10.1.0.0/24", None, provider_id="acme://other"),
+            id="a machine that is no node, to a node's range",
+        ),
         pytest.param(route("10.9.0.0/24", None, blackhole=True), id="somebody's blackhole"),
         pytest.param(route("10.9.0.0/24", "elsewhere"), id="unknown node"),
         pytest.param(route("10.1.0.0/25", "elsewhere"), id="unknown node to half of the range"),

@@ -28,7 +28,7 @@ from pileus_lab.simulation.environment.operators import (
 )
 from pileus_lab.simulation.environment.users import UNTRUE
 from pileus_lab.simulation.invariants.abilities import families_of
-from pileus_lab.simulation.invariants.always import IMMEDIATE, KEEPING
+from pileus_lab.simulation.invariants.always import GO_OWNERSHIP, IMMEDIATE, KEEPING
 from pileus_lab.simulation.invariants.calls import NOTHING_LEFT_OVER
 from pileus_lab.simulation.invariants.facts import (
     DELETION,
@@ -354,7 +354,8 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
     """Each usable pod range has a route to a node that has the range, and no other range has one.
 
     A range has no route if the oldest node that has it has no machine: the range stays reserved for
-    that node while the node exists.
+    that node while the node exists. A route stays that no manager can tell from another cluster's
+    (`_may_be_of_others`): the node that has the range then reports that it lacks a route.
     """
     if not facts.runs(ROUTE.canonical):
         return
@@ -383,8 +384,27 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
     checked = {*wanted, *found}
     for cidr in sorted(checked - theirs - stale - reserved - unchecked):
         names = wanted.get(cidr, {None})
-        if ours.get(cidr) not in names:
-            yield f"{cidr} leads to {ours.get(cidr)}, not to {' or '.join(map(str, names))}"
+        target = ours.get(cidr)
+        if target not in names and not (target and _may_be_of_others(facts, target)):
+            yield f"{cidr} leads to {target}, not to {' or '.join(map(str, names))}"
+
+
+def _may_be_of_others(facts: Facts, target: str) -> bool:
+    """Whether nothing says that the route to a machine was this cluster's.
+
+    The cloud neither marks routes nor knows machines by name, the machine is of no node, and the
+    leader never heard of a node that had it: the route of a second cluster on the same router would
+    look the same.
+    """
+    able = facts.abilities
+    if GO_OWNERSHIP in facts.schedule.setup.arguments:
+        return False
+    if able.marks_routes or not (able.members_by_provider_id or able.members_by_address):
+        return False
+    if target not in {one.name for one in facts.account.truth().machines}:
+        return False
+    former = facts.named.get(("nodes", "", target), set())
+    return target not in _with_machines(facts) and facts.leader_never_heard_of(former)
 
 
 def _with_machines(facts: Facts) -> set[str]:

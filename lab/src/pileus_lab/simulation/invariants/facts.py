@@ -339,22 +339,20 @@ class Facts:
         members = self.members()
         is_none_checked = bool(members) and all(map(is_unchecked, members))
         nodes = [one for one in self.cluster.objects("nodes") if not self.is_of_second(one)]
-        return is_none_checked or (
-            all(map(self.is_foreign, nodes)) and self._knows_none_of(self.own_nodes, nodes)
-        )
+        is_none_own = bool(nodes) and all(map(self.is_foreign, nodes))
+        return is_none_checked or (is_none_own and self.leader_never_heard_of(self.own_nodes))
 
     def keeps_members_of_second(self) -> bool:
         """The same for the second cloud."""
         nodes = [one for one in self.cluster.objects("nodes") if not self.is_of_first(one)]
-        is_any_its_own = any(map(self.is_of_second, nodes))
-        return not is_any_its_own and self._knows_none_of(self.second_nodes, nodes)
+        is_none_own = bool(nodes) and not any(map(self.is_of_second, nodes))
+        return is_none_own and self.leader_never_heard_of(self.second_nodes)
 
-    def _knows_none_of(self, own: set[str], nodes: Sequence[Obj]) -> bool:
+    def leader_never_heard_of(self, uids: Iterable[str]) -> bool:
+        """Whether the leading process never received any of these objects."""
         leader = self.cluster.leader()
         life = next((one for one in self.lives().values() if one.identity == leader), None)
-        return bool(nodes) and (
-            life is None or all(life.heard_at(uid) is None for uid in sorted(own))
-        )
+        return life is None or all(life.heard_at(uid) is None for uid in sorted(uids))
 
     def balancers(self) -> list[Balancer]:
         """The balancers of this cluster."""
