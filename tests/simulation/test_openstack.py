@@ -127,6 +127,9 @@ CONFIRMED_BY_ID = 127
 NODE_DELETED_UNSEEN = 319
 """In scenario dual-stack: a node was deleted before its manager started again, and nothing says
 that the route to its machine is this cluster's."""
+SENT_DURING_A_PAUSE = 3044
+"""In scenario dual-stack: Neutron refused all routes, asked to wait when half of them were sent,
+and got the other half at once."""
 FREE_FLOATING_IPS = 7
 """In scenario lies: of two floating IPs that are attached to nothing, the judge saw one only."""
 SHARING = range(1, 5)
@@ -144,6 +147,11 @@ def test_everything_holds(first: int) -> None:
 @pytest.mark.timeout(300)
 def test_seeds_that_once_found_something() -> None:
     assert_everything_holds(SimulatedOpenStack, seeds=[*FOUND, SAME_PORTS])
+
+
+@pytest.mark.timeout(300)
+def test_nothing_is_sent_while_the_cloud_asked_to_wait() -> None:
+    assert_everything_holds(SimulatedOpenStack, seeds=[SENT_DURING_A_PAUSE], scenario="dual-stack")
 
 
 @pytest.mark.timeout(300)

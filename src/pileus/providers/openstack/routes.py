@@ -34,6 +34,7 @@ from pileus.cloud.errors import (
 )
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import AddressType, Route
+from pileus.cloud.permission import pass_on
 from pileus.dataclass import dataclass
 from pileus.providers.openstack.api import each_of
 from pileus.providers.openstack.config import OpenStackConfig
@@ -235,6 +236,7 @@ class OpenStackRoutes:
             except NotFound as error:
                 errors |= dict.fromkeys(part, Misconfigured(f"router-id of [Route]: {error}"))
             except CloudError as error:
+                pass_on(error)  # the other parts are not sent during a pause
                 errors |= dict.fromkeys(part, error)
         return errors
 

@@ -1,5 +1,6 @@
 """Routes of a Neutron router on the model: laws of the contract, address pairs, requests."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -13,11 +14,13 @@ from pileus.cloud.errors import (
     Misconfigured,
     QuotaExceeded,
     Rejected,
+    Throttled,
     Unauthorized,
     Unavailable,
     Unsupported,
 )
 from pileus.cloud.model import Address, AddressType, NodeName, NodeRef, Route
+from pileus.cloud.permission import permitted_by
 from pileus.providers.openstack.api import Call, Client, Service
 from pileus.providers.openstack.balancers import OpenStackBalancers
 from pileus.providers.openstack.config import OpenStackConfig
@@ -44,8 +47,11 @@ class Faulty(ModelApi):
         super().__init__(settings)
         self.refused: set[str] = set()
         self.faults: dict[tuple[str, str], CloudError] = {}
+        self.attempts: Counter[str] = Counter()
+        """Writes that were sent, by path."""
 
     async def call(self, call: Call) -> Any:
+        self.attempts[call.path] += call.writes
         if (call.method, call.path) in self.faults:
             raise self.faults[call.method, call.path]
         if call.writes and any(one in str(call.body) for one in self.refused):
@@ -290,6 +296,26 @@ async def test_missing_rights_are_one_request_and_name_every_route() -> None:
     errors = await world.routes.create("blue", routes)
     assert set(errors) == set(routes)
     assert all(isinstance(one, Unauthorized) for one in errors.values())
+
+
+async def test_no_part_of_the_routes_is_sent_after_neutron_asked_to_wait() -> None:
+    world = World()
+    routes = [world.route("n1", "10.244.1.0/24"), world.route("n2", "10.244.2.0/24")]
+    path, pauses = f"/v2.0/routers/{world.router}/add_extraroutes", list[float]()
+    world.api.faults["PUT", path] = Rejected("refused")
+
+    def check() -> None:
+        if world.api.attempts[path]:
+            world.api.faults["PUT", path] = Throttled("429", retry_after=7)
+        if pauses:
+            raise Throttled("paused", retry_after=pauses[0])
+
+    with permitted_by(check, pauses.append):
+        errors = await world.routes.create("blue", routes)
+
+    assert set(errors) == set(routes)
+    assert all(isinstance(one, Throttled) for one in errors.values())
+    assert world.api.attempts[path] == 2, "both routes, then the first half"
 
 
 async def test_the_limit_of_address_pairs_is_reported_as_a_quota() -> None:
