@@ -130,6 +130,9 @@ that the route to its machine is this cluster's."""
 SENT_DURING_A_PAUSE = 3044
 """In scenario dual-stack: Neutron refused all routes, asked to wait when half of them were sent,
 and got the other half at once."""
+NETWORKS_READ = 3005
+"""In scenario strangers: the networks were read for a load balancer with five pools, and that was
+more than the provider declared."""
 FREE_FLOATING_IPS = 7
 """In scenario lies: of two floating IPs that are attached to nothing, the judge saw one only."""
 SHARING = range(1, 5)
@@ -294,7 +297,7 @@ def test_a_node_that_gets_the_successor_of_its_machine_is_found(
 def test_strangers_on_our_load_balancers_are_left_alone() -> None:
     assert_everything_holds(
         SimulatedOpenStack,
-        seeds=[*range(1, 5), LEFT_TO_OTHERS, ANOTHER_MISTAKE],
+        seeds=[*range(1, 5), LEFT_TO_OTHERS, ANOTHER_MISTAKE, NETWORKS_READ],
         scenario="strangers",
     )
 

@@ -70,6 +70,8 @@ PAGE = 100
 """Load balancers on one page of a list, at least; Octavia's default is 1000."""
 MOST_POOLS = 5
 """Ports of one Service that the bounds of requests allow for."""
+NETWORK_LISTS = 5
+"""External networks, subnets, ports of nodes, security groups, and the ports that have them."""
 ABILITIES = Abilities(
     affinity=Affinity.ON_OFF,
     requests=Requests(
@@ -84,7 +86,7 @@ ABILITIES = Abilities(
             PagedList(per_route=1),  # Neutron's extensions, once
             PagedList(page_size=NEUTRON_PAGE, per_route=1, per_machine=2),  # ports
         ),
-        per_balancer=3 + 2 * MOST_POOLS,
+        per_balancer=NETWORK_LISTS + 2 * MOST_POOLS,
         single_nodes=FEW,
         per_unknown_node=2,
         per_change=2,
@@ -96,12 +98,12 @@ ABILITIES = Abilities(
     batches=Batches(window=0.1, size=100),
 )
 """Requests of a quick check: load balancers, pools and floating IPs, and after a start listeners
-and the version. Of the parts of one load balancer: its listeners, its pools, and members and
-monitor of each pool. Of a node without a provider ID: its name, and the UUID that its firmware
-reports. A list of routes reads the router, its interfaces and the ports of its networks. A change
-is one write, and one more request if it reads the tags that others set, or marks a new floating IP.
-Each further subnet that is tried for a floating IP costs one more: `floating-subnet-tags` may name
-several."""
+and the version. Of the parts of one load balancer: members and monitor of each pool, and what the
+network has if something may have to be created in it. Of a node without a provider ID: its name,
+and the UUID that its firmware reports. A list of routes reads the router, its interfaces and the
+ports of its networks. A change is one write, and one more request if it reads the tags that others
+set, or marks a new floating IP. Each further subnet that is tried for a floating IP costs one more:
+`floating-subnet-tags` may name several."""
 
 
 def abilities_of(config: OpenStackConfig) -> Abilities:

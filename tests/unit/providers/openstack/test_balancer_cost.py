@@ -2,8 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from pileus.cloud.balancer import Listener, Wish
+from pileus.providers.openstack.api import Call
 from pileus.providers.openstack.balancer_seen import Seen
+from pileus.providers.openstack.balancers import ABILITIES, MOST_POOLS
 from tests.unit.providers.openstack.balancer_site import Site, owner_of
 
 ONE_PORT = frozenset({Listener(port=80, node_port=30080)})
@@ -27,6 +31,46 @@ async def test_a_creation_costs_one_write_of_octavia_and_reads_nothing_that_it_w
     assert [one for one in site.writes if "lbaas" in one] == ["POST /v2.0/lbaas/loadbalancers"]
     read = {call.path for call in site.reads}
     assert not {one for one in read if "listeners" in one or "members" in one}
+
+
+async def test_a_check_after_a_start_costs_what_is_declared_also_with_security_groups() -> None:
+    site = Site(manage_security_groups=True, create_monitor=True)
+    ports = frozenset(Listener(port=80 + n, node_port=30080 + n) for n in range(MOST_POOLS))
+    wish = site.wish(site.spec(listeners=ports))
+    await site.settle(wish)
+    site.restart()
+    site.api.calls.clear()
+
+    await site.seen(wish, deep=True)
+
+    assert ABILITIES.requests is not None
+    most = ABILITIES.requests.of_check(balancers=1, read=1, machines=len(site.nodes))
+    assert len(site.reads) == most
+
+
+async def test_what_empty_lists_lack_is_looked_up_once_by_its_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site(create_monitor=True)
+    ports = frozenset(Listener(port=80 + n, node_port=30080 + n) for n in range(MOST_POOLS))
+    wish = site.wish(site.spec(listeners=ports))
+    await site.settle(wish)
+    sound = site.api.call
+
+    async def without_items(call: Call) -> object:
+        answer = await sound(call)
+        return {key: [] if isinstance(found, list) else found for key, found in answer.items()}
+
+    monkeypatch.setattr(site.api, "call", without_items)
+    site.api.calls.clear()
+    await site.seen(wish, deep=True)
+
+    by_id = [call.path for call in site.reads if call.path.count("/") == 4]
+    of_parts = [path for path in by_id if "healthmonitors" not in path]
+    assert len(set(of_parts)) == len(of_parts) == 1 + 2 * MOST_POOLS, "balancer, listeners, pools"
+    assert ABILITIES.requests is not None
+    most = ABILITIES.requests.of_check(balancers=1, read=1, machines=len(site.nodes))
+    assert most < len(site.reads) <= 2 * most, "as the simulation allows"
 
 
 async def test_a_load_balancer_that_octavia_works_on_costs_one_read_per_check() -> None:
