@@ -68,6 +68,11 @@ def test_what_was_found_once_stays_fixed(cloud: MakeCloud, seed: int) -> None:
     assert violation is None, str(violation)
 
 
+def test_a_ported_provider_whose_deletion_found_nothing_is_asked_again() -> None:
+    """Its lookup was stale: the finalizer was removed while the load balancer was left."""
+    assert play(draw(190, SCENARIO), SimulatedPorted).violation is None
+
+
 def test_nodes_that_are_never_assigned_to_a_cloud_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

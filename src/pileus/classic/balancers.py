@@ -11,7 +11,8 @@
 As in Go, the provider is not asked before an ensure. A Service that has not changed since it was
 last passed to the provider, also by an earlier process (`classic.service_records`), costs no call.
 A full check costs one `get_load_balancer`, so that a load balancer deleted out of band is noticed;
-Go does not check. After a deletion the provider is not asked whether it is gone, as in Go.
+Go does not check. A deletion is checked as well, after `CONFIRMED_AFTER` seconds: providers look
+the load balancer up before they delete it, and report success if that one answer shows none.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from pileus.classic.calls import Calls
 from pileus.classic.errors import ImplementedElsewhere, NilStatus, balancer_error
 from pileus.classic.interface import Interface, LoadBalancer
 from pileus.classic.service_records import (
+    Former,
     Members,
     Memory,
     Note,
@@ -53,7 +55,6 @@ from pileus.kube.model.core_v1 import (
     NodeSpec,
     Service,
 )
-from pileus.kube.model.meta import ObjectMeta
 from pileus.runtime.cluster_access import ClusterView
 
 
@@ -105,6 +106,9 @@ class Forget:
 
 
 ClassicChange = Ensure | Update | Delete | Forget
+CONFIRMED_AFTER = 3.0
+"""Seconds after a deletion for which an answer that shows no load balancer proves nothing: the one
+by which the provider deleted it may have been wrong in the same way."""
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
 
@@ -140,28 +144,33 @@ class ClassicBalancers:
         return {owner: it for owner, it in seen.items() if it is not None}
 
     async def _observe_one(self, wish: Wish, *, deep: bool) -> ClassicSeen | Failure | None:
-        last = self.memory.recall(wish.owner)
-        was_deleted = self.memory.was_just_deleted(wish.owner)
+        last, former = self.memory.recall(wish.owner), self.memory.former(wish.owner)
         shown = self.notes.newest(wish.owner.uid, self.view.service(wish.owner.uid))
-        service = shown or (last and last.service) or self.memory.sight(wish.owner)
+        known = shown or (last and last.service) or self.memory.sight(wish.owner)
+        service = known or (former and former.service)
         if service is None:
-            gone = Service(metadata=ObjectMeta(uid=wish.owner.uid))
-            return _nothing_of(gone) if self.memory.is_forgotten(wish.owner) else None
-        if was_deleted and wish.spec is None:
+            return None
+        if wish.spec is None and former is not None and former.is_elsewhere:
             return _nothing_of(service)
         if shown is not None and self.notes.is_noted(shown):
             self.memory.see(wish.owner, shown)
-        seen = self._known(service, last or self._noted(service))
+        if known is None:  # the note of a former Service is gone with it
+            seen = _nothing_of(service)
+        else:
+            seen = self._known(known, last or self._noted(known))
         if wish.spec is not None and (_plan(wish, seen) or not deep):
             return seen
         try:
             status = await self._get(wish.owner, service)
         except CloudError as error:
             return Failure(error)
-        if status is None and wish.spec is None and _is_being_deleted(service):
-            self.memory.forget(wish.owner)
+        seen = replace(seen, exists=status is not None, balancer=_balancer(service, status))
+        if status is not None or wish.spec is not None:
+            return seen
+        if not _removal(wish.owner, seen, ""):
+            self.memory.forget(wish.owner, former or Former(service=service))
             self.notes.forget(service)
-        return replace(seen, exists=status is not None, balancer=_balancer(service, status))
+        return _confirming(seen, former.deleted) if former and former.deleted is not None else seen
 
     def _noted(self, service: Service) -> Remembered | None:
         """Returns what an earlier process knew: its note, and the status that it published."""
@@ -269,18 +278,23 @@ class ClassicBalancers:
                 seen.service,
             )
         except ImplementedElsewhere:
-            pass
+            former = Former(service=seen.service, is_elsewhere=True)
+            return self._forgotten(change.owner, former)
         except Exception as error:
             raise balancer_error(error) from error
-        self.memory.delete(change.owner)
-        self.notes.forget(seen.service)
-        return _nothing_of(seen.service)
+        now = asyncio.get_running_loop().time()
+        gone = self._forgotten(change.owner, Former(service=seen.service, deleted=now))
+        return _confirming(gone, now)
 
     async def _forget(self, change: Forget, seen: ClassicSeen) -> ClassicSeen:
         await self._unnote(seen)
-        self.memory.forget(change.owner)
-        self.notes.forget(seen.service)
-        return _nothing_of(seen.service)
+        former = self.memory.former(change.owner) or Former(service=seen.service)
+        return self._forgotten(change.owner, former)
+
+    def _forgotten(self, owner: Owner, former: Former) -> ClassicSeen:
+        self.memory.forget(owner, former)
+        self.notes.forget(former.service)
+        return _nothing_of(former.service)
 
     async def _begin(self, owner: Owner, seen: ClassicSeen, last: Remembered) -> None:
         """If the process dies during the call, the owner is remembered and no note exists."""
@@ -325,6 +339,17 @@ class ClassicBalancers:
 def _nothing_of(service: Service) -> ClassicSeen:
     """For a Service whose load balancer this process has deleted, or found deleted."""
     return ClassicSeen(service=service, remembered=None, exists=False)
+
+
+def _confirming(seen: ClassicSeen, deleted: float) -> ClassicSeen:
+    """Returns a load balancer that is being deleted, until an answer without it proves its end."""
+    left = deleted + CONFIRMED_AFTER - asyncio.get_running_loop().time()
+    if left <= 0:
+        return seen
+    balancer = Balancer(
+        id=seen.service.metadata.uid, state=BalancerState.PENDING, check_again_in=left
+    )
+    return replace(seen, balancer=balancer)
 
 
 def _plan(wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:

@@ -106,6 +106,18 @@ class Remembered:
         return replace(self, is_settled=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Former:
+    """A Service whose load balancer was deleted, or not found."""
+
+    service: Service
+    """As last known: with it the provider can be asked again."""
+    deleted: float | None = None
+    """When the provider reported its deletion, by the event loop; None: it was not found."""
+    is_elsewhere: bool = False
+    """Another controller implements it: there is nothing to ask for."""
+
+
 class Memory(Protocol):
     def recall(self, owner: Owner) -> Remembered | None: ...
     def remember(self, owner: Owner, remembered: Remembered) -> None: ...
@@ -114,17 +126,12 @@ class Memory(Protocol):
         ...
 
     def sight(self, owner: Owner) -> Service | None: ...
-    def forget(self, owner: Owner) -> None:
-        """Nothing of it exists in the cloud any more."""
+    def forget(self, owner: Owner, former: Former) -> None:
+        """Remember it no longer as an owner, only as a former one."""
         ...
 
-    def is_forgotten(self, owner: Owner) -> bool: ...
-    def delete(self, owner: Owner) -> None:
-        """As `forget`, because the provider has just deleted it."""
-        ...
-
-    def was_just_deleted(self, owner: Owner) -> bool:
-        """Whether it was, since the last call: one that is deleted is not asked for again."""
+    def former(self, owner: Owner) -> Former | None:
+        """Returns what is known of an owner that was forgotten and not remembered since."""
         ...
 
     def owners(self, cluster: str) -> frozenset[Owner]: ...
@@ -136,8 +143,7 @@ class ProcessMemory:
     def __init__(self) -> None:
         self._remembered: dict[Owner, Remembered] = {}
         self._seen: dict[Owner, Service] = {}
-        self._forgotten: dict[Owner, bool] = {}
-        """And whether the provider has just deleted it."""
+        self._forgotten: dict[Owner, Former] = {}
 
     def recall(self, owner: Owner) -> Remembered | None:
         return self._remembered.get(owner)
@@ -152,25 +158,15 @@ class ProcessMemory:
     def sight(self, owner: Owner) -> Service | None:
         return self._seen.get(owner)
 
-    def forget(self, owner: Owner) -> None:
+    def forget(self, owner: Owner, former: Former) -> None:
         self._remembered.pop(owner, None)
         self._seen.pop(owner, None)
-        self._forgotten[owner] = False
+        self._forgotten[owner] = former
         while len(self._forgotten) > MOST_FORGOTTEN:
             del self._forgotten[next(iter(self._forgotten))]
 
-    def is_forgotten(self, owner: Owner) -> bool:
-        return owner in self._forgotten
-
-    def delete(self, owner: Owner) -> None:
-        self.forget(owner)
-        self._forgotten[owner] = True
-
-    def was_just_deleted(self, owner: Owner) -> bool:
-        was = self._forgotten.get(owner, False)
-        if was:
-            self._forgotten[owner] = False
-        return was
+    def former(self, owner: Owner) -> Former | None:
+        return self._forgotten.get(owner)
 
     def owners(self, cluster: str) -> frozenset[Owner]:
         known = (*self._remembered, *self._seen)

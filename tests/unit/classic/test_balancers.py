@@ -1,5 +1,6 @@
 """When a ported provider is asked to get, ensure, update and delete, and with what."""
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -147,7 +148,7 @@ async def test_a_balancer_is_asked_for_before_it_is_deleted():
 
         service = view.known_services[OWNER.uid]
         assert record.calls == [("get", "blue", service), ("delete", "blue", service)]
-        assert seen.balancer is None
+        assert seen.balancer.state is BalancerState.PENDING
         assert balancers.changes(GONE, seen) == ()
 
 
@@ -177,17 +178,42 @@ async def test_a_service_nobody_remembers_is_unknown():
         assert await balancers.observe([GONE], deep=True) == {}
 
 
-async def test_a_service_that_went_after_its_balancer_has_none():
+async def test_an_answer_without_the_balancer_proves_its_deletion_only_later():
+    """Providers look it up before they delete it; that answer may have lacked it, too."""
+    async with leading() as (balancers, record, _):
+        await settle(balancers, GONE)
+        record.answers["get"] = None
+
+        await asyncio.sleep(1)
+        soon = await settle(balancers, GONE)
+        await asyncio.sleep(2)
+        later = await settle(balancers, GONE)
+
+        assert soon.balancer.state is BalancerState.PENDING
+        assert soon.balancer.check_again_in == 2
+        assert later.balancer is None
+        assert record.names == ["get", "delete", "get", "get"]
+
+
+async def test_a_service_that_went_after_its_balancer_is_still_asked_for():
     async with leading() as (balancers, record, view):
         await settle(balancers, wish("n1"))
         await settle(balancers, GONE)
-        view.known_services.clear()
+        last = view.known_services.pop(OWNER.uid)
         record.calls.clear()
 
+        await settle(balancers, GONE)
+
+        assert record.calls == [("get", "blue", last), ("delete", "blue", last)]
+
+
+async def test_what_someone_else_deletes_is_not_asked_for_again():
+    async with leading(delete=ImplementedElsewhere()) as (balancers, record, _):
+        await settle(balancers, GONE)
         seen = await settle(balancers, GONE)
 
         assert seen.balancer is None
-        assert record.calls == []
+        assert record.names == ["get", "delete"]
 
 
 async def test_what_someone_else_makes_is_left_alone_until_the_service_changes():

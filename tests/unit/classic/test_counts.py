@@ -111,7 +111,28 @@ async def test_a_deletion_costs_one_write():
         await asyncio.sleep(60)
 
     assert world.wire.written() == [STATUS]
-    assert world.account.calls == ["get", "delete"]
+    assert world.account.calls == ["get", "delete", "get"], "and asked whether it is gone"
+    assert "web" not in await world.services()
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+async def test_a_deletion_that_did_not_find_the_balancer_is_repeated(is_forced: bool):
+    """Most providers look it up first. An answer that lacks it for a moment must not leak it."""
+    world = World()
+
+    async with world.managed():
+        await served(world)
+        forgotten(world)
+        world.account.misses = 1
+        await world.delete()
+        if is_forced:
+            await world.change(metadata={"finalizers": None})
+        await asyncio.sleep(2)
+        assert ("web" in await world.services()) is not is_forced
+        await asyncio.sleep(100)
+
+    assert world.account.calls == ["get", "delete", "get", "delete", "get"]
+    assert world.account.built == {}
     assert "web" not in await world.services()
 
 
@@ -138,7 +159,7 @@ async def test_a_change_of_type_costs_the_removal_of_its_note_and_the_release():
         assert await noted(world) == ""
 
     assert len(world.wire.written()) == 2
-    assert world.account.calls == ["get", "delete"]
+    assert world.account.calls == ["get", "delete", "get"]
 
 
 async def test_a_balancer_deleted_by_hand_gets_its_note_again():

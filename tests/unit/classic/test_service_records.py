@@ -223,8 +223,24 @@ async def test_a_service_that_is_checked_after_its_deletion_is_not_remembered_ag
         await settle(balancers, GONE)
         cluster.view.known_services.clear()
 
-        assert record.names == ["get", "delete"]
+        assert record.names == ["get", "delete", "get", "delete"]
         assert await balancers.owners(OWNER.cluster) == frozenset()
+
+
+async def test_the_note_of_a_service_that_is_gone_is_removed_once():
+    cluster = await ensured()
+
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, wish("n1"))
+        cluster.view.known_services.clear()
+        cluster.lags = True
+        await settle(balancers, GONE)
+        record.answers["get"] = None
+        await settle(balancers, GONE)
+        await settle(balancers, GONE)
+
+    assert cluster.patches == [None]
+    assert record.names == ["get", "delete", "get", "get"]
 
 
 async def test_what_someone_else_makes_stays_so_after_a_restart():
