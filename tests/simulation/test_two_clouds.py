@@ -73,6 +73,11 @@ def test_a_ported_provider_whose_deletion_found_nothing_is_asked_again() -> None
     assert play(draw(190, SCENARIO), SimulatedPorted).violation is None
 
 
+def test_a_note_is_not_removed_again_before_the_end_of_a_pause_of_the_api_server() -> None:
+    """The error of the ported provider's call had lost its Retry-After."""
+    assert play(draw(172, SCENARIO), SimulatedPorted).violation is None
+
+
 def test_nodes_that_are_never_assigned_to_a_cloud_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

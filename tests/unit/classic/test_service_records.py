@@ -12,6 +12,7 @@ from pileus.classic.service_records import Note, note_of
 from pileus.cloud.balancer import Effect, Ingress, Part, Wish
 from pileus.cloud.errors import Unavailable
 from pileus.fence import Fenced
+from pileus.runtime.failure import server_pause
 from pileus.testing.conformance.harness import Crash
 from pileus.testing.scripted import Answer, Lost, Scripted, refused
 from tests.unit.classic.fakes import (
@@ -299,6 +300,17 @@ async def test_nothing_is_called_while_an_old_note_cannot_be_removed(trouble: An
 class Closed:
     def check(self) -> None:
         raise Fenced("the lease is too old")
+
+
+async def test_a_pause_that_the_api_server_asks_for_is_kept_if_a_note_cannot_be_removed():
+    cluster = await ensured()
+    cluster.says = refused(503, "ServiceUnavailable", retry_after=7)
+
+    async with cluster.process() as (balancers, _):
+        with pytest.raises(Unavailable) as raised:
+            await settle(balancers, wish("n2"))
+
+    assert server_pause(raised.value) == 7
 
 
 async def test_trap_10_who_no_longer_leads_neither_removes_a_note_nor_goes_on():
