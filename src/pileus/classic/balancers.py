@@ -199,6 +199,12 @@ class ClassicBalancers:
         )
 
     def changes(self, wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:
+        if wish.adopts and wish.spec is not None:
+            raise Misconfigured(
+                "annotation pileus.dev/adopt: this cloud's provider was ported from Go, finds the "
+                "load balancer of a Service by itself and takes over no other. The load balancer "
+                "of the Service is not changed. Fix: remove the annotation"
+            )
         return _plan(wish, seen)
 
     async def apply(self, change: ClassicChange, seen: ClassicSeen) -> ClassicSeen:

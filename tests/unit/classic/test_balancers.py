@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pileus.classic.errors import ImplementedElsewhere, Postponed, RetryError
 from pileus.classic.service_records import needs_ensure
 from pileus.cloud.balancer import BalancerState, Ingress, Wish
-from pileus.cloud.errors import Conflict, Unavailable
+from pileus.cloud.errors import Conflict, Misconfigured, Unavailable
 from pileus.cloud.model import Failure
 from pileus.kube.model.core_v1 import (
     ClientIpConfig,
@@ -121,6 +121,17 @@ async def test_a_published_load_balancer_is_known_without_a_note():
             assert shown == expected
             assert seen.balancer is None or seen.balancer.members is None
         assert record.names == []
+
+
+async def test_a_service_that_names_a_load_balancer_is_refused():
+    """It got one of its own, was reported as ready, and nothing said that the name is ignored."""
+    async with leading() as (balancers, record, _):
+        asked = replace(wish("n1"), adopts="lb-7")
+        (seen,) = (await balancers.observe([asked], deep=True)).values()
+
+        with pytest.raises(Misconfigured, match="pileus.dev/adopt.*Fix: remove the annotation"):
+            balancers.changes(asked, seen)
+        assert "ensure" not in record.names
 
 
 async def test_another_service_is_ensured_whatever_its_members():
