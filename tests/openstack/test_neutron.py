@@ -224,7 +224,7 @@ async def test_one_that_was_attached_elsewhere_meanwhile_is_not_taken_away(scene
 
 
 async def test_an_address_that_the_project_may_not_choose_is_explained(scene: Scene) -> None:
-    spec = replace(scene.floating_ip_spec, address="203.0.113.200")
+    spec = replace(scene.floating_ip_spec, address="203.0.113.200", may_use_foreign=True)
     async with requests_of(scene.project.cloud) as api:
         with pytest.raises(Misconfigured, match=r"loadBalancerIP 203.0.113.200.*ask an operator"):
             await settle(api, spec, scene.vip)

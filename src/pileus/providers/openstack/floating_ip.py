@@ -356,27 +356,29 @@ def _reusable(spec: FloatingIpSpec, observed: FloatingIps) -> FloatingIp | None:
     """Returns the free floating IP with the requested address, else one that is marked as ours."""
     if spec.address:
         named = next((one for one in observed.found if _has_address(spec, one)), None)
-        if named:
-            _check_free(spec, named)
+        if not _is_available(spec, named):
+            raise Misconfigured(_not_available(spec.address, spec.reservation))
         return named
     ours = (one for one in observed.found if owner_of(one.tags) == spec.owner and not one.port_id)
     return min(ours, key=lambda one: one.id, default=None)
 
 
-def _check_free(spec: FloatingIpSpec, named: FloatingIp) -> None:
-    """Raises `Misconfigured` if the floating IP is in use, or not for this Service.
+def _is_available(spec: FloatingIpSpec, named: FloatingIp | None) -> bool:
+    """Whether the Service may have the floating IP, or create one with the address if it is None.
 
     One without a mark is for it if it is reserved for it by a tag, or was created for a Service of
-    this name in a cluster of this name and is reserved for none, as the Go program leaves it.
+    this name in a cluster of this name and is reserved for none, as the Go program leaves it. One
+    that does not exist is refused like one in use: whether it can be created is only known when the
+    load balancer exists, by which the author of the Service would learn that no one has it.
     """
+    if named is None:
+        return spec.may_use_foreign
     is_ours = owner_of(named.tags) == spec.owner
     is_reserved = not frozenset(spec.permits).isdisjoint(named.tags)
     is_for_others = not is_reserved and any(tag.startswith(FOR) for tag in named.tags)
     is_former = bool(spec.description) and named.description == spec.description
     is_for_us = spec.may_use_foreign or is_reserved or (is_former and not is_for_others)
-    if not named.port_id and (is_ours or (is_for_us and not is_marked(named.tags))):
-        return
-    raise Misconfigured(_not_available(spec.address, spec.reservation))
+    return not named.port_id and (is_ours or (is_for_us and not is_marked(named.tags)))
 
 
 def _not_available(address: str, reservation: str) -> str:

@@ -39,7 +39,9 @@ class Site:
         **config: Any,
     ) -> None:
         self.api = ModelApi(settings)
-        self.public, _ = self.api.add_network("public", "203.0.113.0/24", external=True)
+        self.public, self.public_subnet = self.api.add_network(
+            "public", "203.0.113.0/24", external=True
+        )
         self.network, self.subnet = self.api.add_network("private", "10.0.0.0/16")
         self.api.add_router([self.subnet], external=self.public)
         self.nodes = [self.add_node(f"node-{n}") for n in range(1, nodes + 1)]

@@ -131,7 +131,8 @@ async def test_without_an_external_network_the_internal_address_is_published_wit
 async def test_a_requested_address_is_refused_if_there_is_no_external_network() -> None:
     site = Site()
     site.api.change("networks", site.public, {"router:external": False})
-    wish = site.wish(site.spec(requested_address="203.0.113.99"))
+    spec = site.spec(requested_address="203.0.113.99")
+    wish = site.wish(spec, may_use_foreign=True)
     with pytest.raises(Misconfigured, match=r"203\.0\.113\.99: there is no external network"):
         await site.settle(wish)
     assert site.writes == []

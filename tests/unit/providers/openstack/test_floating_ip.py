@@ -174,11 +174,14 @@ def test_the_tag_to_keep_one_wins_over_the_mark() -> None:
     assert planned(INTERNAL, both) == (MarkFloatingIp(both, None),)
 
 
-def test_a_requested_address_that_does_not_exist_is_created() -> None:
-    spec = replace(
-        SPEC, address="1.0.0.9", choice=FloatingChoice(network_id="public", subnet_ids=("a",))
-    )
-    assert planned(spec) == (CreateFloatingIp(DESCRIPTION, "public", (), "1.0.0.9", PORT, OWNER),)
+def test_a_requested_address_that_does_not_exist_is_created_for_a_trusted_namespace() -> None:
+    choice = FloatingChoice(network_id="public", subnet_ids=("a",))
+    spec = replace(SPEC, address="1.0.0.9", choice=choice)
+    trusted = replace(spec, may_use_foreign=True)
+    create = CreateFloatingIp(DESCRIPTION, "public", (), "1.0.0.9", PORT, OWNER)
+    assert planned(trusted) == (create,)
+    with pytest.raises(Misconfigured, match="does not exist, is in use, or not reserved"):
+        planned(spec)
 
 
 def test_a_requested_address_in_use_is_refused_and_its_user_is_not_named() -> None:
