@@ -139,8 +139,13 @@ class Request:
 
     @property
     def name(self) -> str:
-        """Method and path, for errors and logs. Queries may contain secrets and are left out."""
+        """Method and path, for logs. Queries may contain secrets and are left out."""
         return f"{self.method} {urlsplit(self.url).path or '/'}"
+
+    @property
+    def title(self) -> str:
+        """The name without IDs, for errors. See `without_ids`."""
+        return without_ids(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +167,16 @@ class Answer:
             return json_codec.loads(self.body)
         except (ValueError, RecursionError) as error:
             raise Unavailable(
-                f"{self.request.name}: the answer is not JSON: {error}{self._suffix}"
+                f"{self.request.title}: the answer is not JSON: {error}{self._suffix}"
             ) from None
 
     def described(self, text: str) -> str:
-        """Returns an error message: the request, its status, the text and the request ID."""
-        return one_line(f"{self.request.name}: {self.status} {text}{self._suffix}").rstrip()
+        """Returns an error message: the request, its status, the text and the request ID.
+
+        See `without_ids`.
+        """
+        shown = without_ids(f"{self.request.name}: {self.status} {text}")
+        return one_line(f"{shown}{self._suffix}").rstrip()
 
     @property
     def _suffix(self) -> str:
@@ -262,7 +271,7 @@ class Http:
             body = json_codec.dumps(json).encode()
         request = Request(method.upper(), self._url(path, query), more, body, reads)
         if len(body) > self._settings.max_body:
-            raise Rejected(f"{request.name}: not sent, its body has {len(body)} bytes")
+            raise Rejected(f"{request.title}: not sent, its body has {len(body)} bytes")
         if self._authorize is not None:
             more = {**more, **await self._authorize(request)}
             request = Request(request.method, request.url, more, body, reads)
@@ -270,6 +279,7 @@ class Http:
         if 200 <= answer.status < 300:  # noqa: PLR2004 -- HTTP's own numbers
             return answer
         error = self._error_of(answer, error_for(answer))
+        _log_whole(answer, error)
         pass_on(error)
         raise error
 
@@ -322,9 +332,9 @@ class _Wire:
             async with asyncio.timeout(self._settings.timeout):
                 return await self._exchange(request)
         except InvalidHeader as error:
-            raise Rejected(f"{request.name}: not sent, a header is invalid") from error
+            raise Rejected(f"{request.title}: not sent, a header is invalid") from error
         except (OSError, ssl.SSLError) as error:  # OSError includes TimeoutError
-            raise Unavailable(f"{request.name}: {self._cause(error, request)}") from error
+            raise Unavailable(f"{request.title}: {self._cause(error, request)}") from error
 
     async def _exchange(self, request: Request) -> Answer:
         parts = urlsplit(request.url)
@@ -441,20 +451,54 @@ def retry_after(answer: Answer) -> float | None:
     return max(wait, 0.0)
 
 
+_OBJECT_ID = re.compile(r"(?i)(?<![\w-])[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}(?![\w-])")
+"""A UUID, with or without dashes. Those of requests begin with `req-`."""
+HIDDEN_ID = "<ID>"
+
+
+def without_ids(text: str) -> str:
+    """Returns a text of a cloud without the IDs of its objects.
+
+    Events and conditions show the errors of a cloud to authors of Services and claims, who may be
+    anyone, and clouds name networks, subnets, ports and servers that belong to others. Operators
+    find the whole text in the log by its request ID.
+    """
+    return _OBJECT_ID.sub(HIDDEN_ID, text)
+
+
+def _log_whole(answer: Answer, error: CloudError) -> None:
+    """Log what errors leave out. That an object was not found when it was read is usual."""
+    whole, request = _one_line(answer.text), answer.request
+    if without_ids(whole) == whole:
+        return
+    is_usual = isinstance(error, NotFound) and request.method in READS
+    log.info(
+        "Cloud refused a request",
+        v=4 if is_usual else 0,
+        request=request.name,
+        status=answer.status,
+        answer=whole,
+        request_id=answer.request_id,
+    )
+
+
 LONGEST = 300
 _MESSAGES = ("message", "detail", "error_description", "msg", "title", "reason", "error")
 _XML = re.compile(r"<(?:Message|message|Description)>([^<]+)<")
 
 
 def message_of(answer: Answer) -> str:
-    """Returns what the cloud says went wrong, in one line; empty if it says nothing."""
+    """Returns what the cloud says went wrong, in one line; empty if it says nothing.
+
+    Without IDs, of which a part would be left where the line is cut.
+    """
     text = answer.text.strip()
     try:
         found = _message_in(json_codec.loads(text), 4)
     except (ValueError, RecursionError):
         match = _XML.search(text)
         found = match.group(1) if match else "" if text.startswith("<") else text
-    return _one_line(found)
+    return _one_line(without_ids(found))
 
 
 def _message_in(thing: object, depth: int) -> str:

@@ -47,6 +47,9 @@ def settings(served: Served, **more: Any) -> HttpSettings:
     return HttpSettings(base_url=f"{served.url}/v1", **more)
 
 
+UUID = "0a1b2c3d-0000-4000-8000-00000000abcd"
+
+
 async def test_a_request_reaches_the_server_as_it_was_made() -> None:
     bodies: list[bytes] = []
 
@@ -193,6 +196,10 @@ def test_an_error_has_the_message_of_the_cloud_in_one_line(body: bytes, text: st
     assert str(error_for(answer_of(502, body, {}))) == f"GET /v1/machines: 502 {text}"
 
 
+def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    return [getattr(one, VALUES) for one in caplog.records if one.name == "pileus.cloud.http"]
+
+
 async def test_request_ids_are_in_errors_and_logs(caplog: pytest.LogCaptureFixture) -> None:
     handler = answering(status=409, text="busy", headers={"X-Amzn-RequestId": "r-17"})
     caplog.set_level(logging.INFO - 4)
@@ -201,10 +208,41 @@ async def test_request_ids_are_in_errors_and_logs(caplog: pytest.LogCaptureFixtu
         with pytest.raises(Conflict, match=r"409 busy \(request ID r-17\)$"):
             await http.request("GET", "/machines", query={"token": "hush"})
 
-    (values,) = [getattr(one, VALUES) for one in caplog.records if one.name == "pileus.cloud.http"]
+    (values,) = logged(caplog)
     assert (values["request"], values["status"]) == ("GET /v1/machines", 409)
     assert values["request_id"] == "r-17"
     assert "hush" not in str(values)
+
+
+@pytest.mark.parametrize("one", [UUID, UUID.replace("-", ""), UUID.upper()])
+async def test_errors_have_no_ids_of_objects_and_the_log_has_the_whole_answer(
+    one: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Authors of Services read the errors of a cloud, which names objects of others."""
+    text = f"No more IP addresses available on network {one}."
+    handler = answering(status=409, text=text, headers={"X-Amzn-RequestId": f"req-{UUID}"})
+    caplog.set_level(logging.INFO)
+
+    async with serving(handler, None) as served, http_client(settings(served)) as http:
+        with pytest.raises(Conflict) as refused:
+            await http.request("PUT", f"/ports/{one}")
+
+    said = "PUT /v1/ports/<ID>: 409 No more IP addresses available on network <ID>."
+    assert str(refused.value) == f"{said} (request ID req-{UUID})"
+    (values,) = logged(caplog)
+    assert (values["request"], values["answer"]) == (f"PUT /v1/ports/{one}", text)
+    assert values["request_id"] == f"req-{UUID}"
+
+
+async def test_an_object_that_is_not_found_when_it_is_read_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    handler = answering(status=404, text=f"Port {UUID} could not be found.")
+    async with serving(handler, None) as served, http_client(settings(served)) as http:
+        with pytest.raises(NotFound, match="Port <ID> could not be found"):
+            await http.request("GET", f"/ports/{UUID}")
+    assert logged(caplog) == []
 
 
 async def test_a_provider_can_tell_errors_apart_by_the_body() -> None:

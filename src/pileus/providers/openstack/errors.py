@@ -20,7 +20,7 @@ from pileus.cloud.errors import (
     Unauthorized,
     Unavailable,
 )
-from pileus.cloud.http import LONGEST, Answer, message_of, retry_after
+from pileus.cloud.http import LONGEST, Answer, message_of, retry_after, without_ids
 
 _QUOTA = re.compile(
     r"quota (has been met|exceeded|limit)|exceeded for quota|over ?quota"
@@ -90,7 +90,7 @@ def fault_of(answer: Answer) -> tuple[str, str]:
     except (ValueError, RecursionError):
         return "", message_of(answer)
     kind, message = _described(body)
-    line = " ".join(message.split())
+    line = " ".join(without_ids(message).split())
     return kind, f"{line[:LONGEST]}…" if len(line) > LONGEST else line or message_of(answer)
 
 

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from pileus.cloud.balancer import BalancerSpec, Effect, Owner, Part
 from pileus.cloud.errors import CloudError, Conflict, NotFound, QuotaExceeded
 from pileus.cloud.fingerprint import usual_address, usual_network
+from pileus.cloud.http import HIDDEN_ID
 from pileus.dataclass import dataclass
 from pileus.providers.openstack.api import each_of
 from pileus.providers.openstack.marks import cut, is_marked, owner_of, tags_of, without_mark
@@ -437,6 +438,6 @@ class _Hands:
         try:
             return await self.writes.change(self.neutron, port, fields)
         except NotFound as error:
-            if f"Port {port.id}" in str(error):
+            if f"Port {HIDDEN_ID}" in str(error):  # not the security group
                 return None
-            raise Conflict(f"port {port.id}: {error}") from error
+            raise Conflict(f"port of a member: {error}") from error

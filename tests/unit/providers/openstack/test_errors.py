@@ -145,6 +145,13 @@ def test_a_long_message_is_cut():
     assert len(str(error(400, octavia("x" * 5000)))) < 400
 
 
+@pytest.mark.parametrize("place", [0, 290])
+def test_a_message_has_no_id_and_no_part_of_one(place):
+    text = f"{'x ' * (place // 2)}External network 0a1b2c3d-0000-4000-8000-00000000abcd"
+    for fault in (octavia(text), neutron("X", text), {"itemNotFound": {"message": text}}):
+        assert "0a1b2c3d" not in str(error(404, fault))
+
+
 def retry_after_of(found: CloudError) -> float | None:
     assert isinstance(found, Throttled)
     return found.retry_after

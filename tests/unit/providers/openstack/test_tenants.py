@@ -15,6 +15,7 @@ from pileus.cloud.errors import (
     CloudError,
     Conflict,
     Misconfigured,
+    QuotaExceeded,
     Unauthorized,
 )
 from pileus.providers.openstack.annotations import INTERNAL, PORT_ID
@@ -26,6 +27,8 @@ from tests.unit.providers.openstack.test_balancer_errors import failing
 KINDS = ("loadbalancers", "listeners", "pools", "members", "healthmonitors", "floatingips")
 OURS = "kube_service_kubernetes_shop_web"
 FOR = "pileus.dev/for=cluster-1/shop/web"
+NO_ADDRESS = {"start": "203.0.113.9", "end": "203.0.113.8"}
+"""A pool of a subnet, empty."""
 
 
 def on(*ports: int) -> frozenset[Listener]:
@@ -173,6 +176,21 @@ async def test_a_trusted_namespace_gets_the_same_text_if_neutron_refuses_an_addr
         )
 
     assert str(refusal.value) == in_use.replace(used, other)
+
+
+async def test_a_fault_of_neutron_names_no_object_and_still_says_what_to_do() -> None:
+    """Its texts name networks, subnets and ports by ID: `No more IP addresses … on network ID`."""
+    site = Site()
+    site.api.change("subnets", site.public_subnet, {"allocation_pools": [NO_ADDRESS]})
+
+    with pytest.raises(QuotaExceeded) as full:
+        await site.settle(tenant(site))
+
+    message = str(full.value)
+    assert "No more IP addresses available on network <ID>" in message
+    assert "Fix: delete floating IPs that are not used" in message
+    for kind in (*KINDS, "networks", "subnets", "ports", "routers"):
+        assert [one["id"] for one in site.api.records(kind) if one["id"] in message] == []
 
 
 async def test_a_free_address_that_is_not_reserved_is_not_taken() -> None:
