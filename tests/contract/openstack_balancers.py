@@ -155,6 +155,14 @@ class OpenStackBalancersHarness(BalancersHarness):
             sticky_seconds=_stickiness(pools),
             source_ranges=_ranges(listeners),
             families=_families(balancer),
+            address=next(
+                (
+                    one["floating_ip_address"]
+                    for one in self.api.records("floatingips")
+                    if one["port_id"] == balancer["vip_port_id"]
+                ),
+                "",
+            ),
         )
 
     def _pool(self, id_: str | None) -> Record | None:

@@ -265,12 +265,17 @@ class PartsBalancers:
         if wish.spec is None:
             withdraw = (Withdraw(seen.address),) if seen.address else ()
             return (*withdraw, *((Delete(),) if seen.id else ()))
+        self.check_address(wish.spec.requested_address)
         if seen.is_shallow:
             return ()
         wanted = wanted_of(wish, wish.spec)
         if seen.id:
             return self.mend(wanted, seen) or self.stamp(wish, seen)
         return self.adopt(wish, seen.named) if wish.adopts else (wanted,)
+
+    def check_address(self, requested: str) -> None:
+        if requested:
+            raise Misconfigured(f"loadBalancerIP {requested}: this cloud chooses addresses")
 
     def stamp(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
         return () if seen.stamp == wish.fingerprint else (Stamp(wish.fingerprint),)

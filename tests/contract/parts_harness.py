@@ -75,7 +75,12 @@ class PartsHarness(BalancersHarness):
             owner = Owner(*mark) if mark else Owner("", id_)
             rules = api.rules[id_]
             built[owner] = Built(
-                frozenset(listeners.values()), members, rules.sticky, rules.sources, rules.families
+                frozenset(listeners.values()),
+                members,
+                rules.sticky,
+                rules.sources,
+                rules.families,
+                address=f"{id_}.example",
             )
         return built
 

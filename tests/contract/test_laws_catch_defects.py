@@ -8,9 +8,17 @@ from typing import Any
 import pytest
 
 from pileus.cloud.balancer import Owner, Wish
-from pileus.cloud.errors import CloudError, NotFound
+from pileus.cloud.errors import CloudError, Misconfigured, NotFound
 from pileus.cloud.model import Absent, InstanceState, NodeRef, Route
-from pileus.testing.conformance import balancers, costs, instances, repair, routes, ssh_keys
+from pileus.testing.conformance import (
+    balancers,
+    costs,
+    identity,
+    instances,
+    repair,
+    routes,
+    ssh_keys,
+)
 from pileus.testing.conformance.harness import run
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.contract.keyring import Keyring, KeyringHarness
@@ -133,6 +141,59 @@ def test_a_part_that_a_list_lacked_once_and_that_stays_is_caught():
         repair.one_empty_list_leaves_nothing(
             lambda: PartsHarness(WithdrawsAddressesWithTheirBalancerAlone), VirtualTimeLoop
         )
+
+
+class IgnoresTheRequestedAddress(PartsBalancers):
+    def check_address(self, requested: str) -> None:
+        pass
+
+
+class NamesTheUserOfTheAddress(PartsBalancers):
+    def check_address(self, requested: str) -> None:
+        if requested:
+            raise Misconfigured(f"{requested} is used by {self.api.balancers}")
+
+
+class CreatesBeforeItRefusesTheAddress(PartsBalancers):
+    def check_address(self, requested: str) -> None:
+        pass
+
+    def create(self, change: Create) -> None:
+        super().create(change)
+        raise Misconfigured("the address is in use")
+
+
+class OpensAPortBeforeItRefusesTheAddress(PartsBalancers):
+    def check_address(self, requested: str) -> None:
+        for id_ in [*self.api.balancers] if requested else ():
+            self.api.listen(id_, 9, frozenset())
+        super().check_address(requested)
+
+
+@pytest.mark.parametrize(
+    ("defect", "message"),
+    [
+        (IgnoresTheRequestedAddress, "was not refused"),
+        (NamesTheUserOfTheAddress, "the refusal discloses"),
+        (CreatesBeforeItRefusesTheAddress, "it was refused, but something was changed"),
+        (OpensAPortBeforeItRefusesTheAddress, "it was refused, but something was changed"),
+    ],
+)
+def test_a_service_that_gets_or_changes_anything_by_an_address_of_others_is_caught(defect, message):
+    with pytest.raises(AssertionError, match=message):
+        run(identity.an_address_of_others_is_refused(PartsHarness(defect)), VirtualTimeLoop)
+
+
+@pytest.mark.parametrize(
+    ("defect", "message"),
+    [
+        (IgnoresTheRequestedAddress, "nothing is said about the address"),
+        (NamesTheUserOfTheAddress, "it is disclosed that"),
+    ],
+)
+def test_silence_about_the_address_of_an_existing_load_balancer_is_caught(defect, message):
+    with pytest.raises(AssertionError, match=message):
+        run(identity.a_load_balancer_keeps_its_own_address(PartsHarness(defect)), VirtualTimeLoop)
 
 
 class ComparesEachListenerWithAllOthers(PartsBalancers):

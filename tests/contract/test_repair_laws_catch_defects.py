@@ -236,6 +236,8 @@ LAWS: dict[str, Callable[[Make], None]] = {
             identity.named_without_being_ours,
             identity.of_another_cluster_is_refused,
             identity.a_tenant_reaches_nothing_foreign,
+            identity.an_address_of_others_is_refused,
+            identity.a_load_balancer_keeps_its_own_address,
         )
     },
     "crash_half_way_is_seen": lambda make: repair.crash_half_way_is_seen(make, VirtualTimeLoop),

@@ -46,7 +46,7 @@ from pileus_provider_network.model import (
     TargetGroup,
     TerminateInstance,
 )
-from pileus_provider_network.plan import owner_of
+from pileus_provider_network.plan import host_name, owner_of
 from pileus_provider_network.routes import NetworkRoutes
 from pileus_provider_network.simulated import FurnishBalancer, RemoveTarget
 
@@ -190,6 +190,7 @@ class NetworkBalancersHarness(BalancersHarness):
             sticky_seconds=_stickiness(groups),
             source_ranges=balancer.sources,
             families=balancer.families,
+            address=host_name(balancer),
         )
 
     def _members(self, groups: list[TargetGroup]) -> frozenset[str]:

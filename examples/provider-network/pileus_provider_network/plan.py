@@ -30,6 +30,10 @@ def mark_of(owner: Owner) -> Tags:
     return Tags(owner.cluster, owner.uid)
 
 
+def host_name(balancer: LoadBalancer) -> str:
+    return f"{balancer.id}.network.example"
+
+
 def owner_of(tags: Tags) -> Owner | None:
     return Owner(tags.cluster, tags.owner) if tags.cluster or tags.owner else None
 
@@ -62,7 +66,7 @@ class Seen:
         return Balancer(
             id=one.id,
             state=BalancerState.READY if one.is_ready else BalancerState.PROVISIONING,
-            ingress=(Ingress(hostname=f"{one.id}.network.example"),),
+            ingress=(Ingress(hostname=host_name(one)),),
             members=max((len(group.targets) for group in self.groups), default=0),
             owner=owner_of(one.tags),
         )
@@ -217,6 +221,11 @@ def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
         return (*_deletion(seen),)
     if seen.found is not None and seen.listeners is None:
         return ()
+    if wish.spec.requested_address:
+        raise Misconfigured(
+            "loadBalancerIP: this cloud chooses the address of each load balancer. Fix: remove "
+            "spec.loadBalancerIP from the Service"
+        )
     bare = sorted(one.port for one in wish.spec.listeners if not one.node_port)
     if bare:
         raise Misconfigured(

@@ -140,7 +140,8 @@ class BalancerSpec:
     cloud does not have: if the Service only prefers two families, it is asked for the first one."""
     requested_address: str = ""
     """`spec.loadBalancerIP`: an IP address of any family, or a name that the cloud understands.
-    Raise `Misconfigured` if the cloud cannot provide it. Empty: any address."""
+    Raise `Misconfigured` if the cloud cannot provide it, also if something else has it: change
+    nothing then, and do not say what. Empty: any address."""
     health: HealthCheck | None = None
     """None: members are checked at their node ports."""
 

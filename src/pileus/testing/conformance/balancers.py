@@ -122,6 +122,10 @@ class BalancersLaws:
     def test_a_tenant_without_permission_reaches_nothing_foreign(self) -> None:
         run(identity.a_tenant_reaches_nothing_foreign(self.make()), self.new_loop)
 
+    def test_an_address_of_others_is_not_given_to_a_service_that_asks_for_it(self) -> None:
+        run(identity.an_address_of_others_is_refused(self.make()), self.new_loop)
+        run(identity.a_load_balancer_keeps_its_own_address(self.make()), self.new_loop)
+
     def test_observations_cost_no_more_requests_than_declared(self) -> None:
         run(abilities.requests_are_as_declared(self.make()), self.new_loop)
 

@@ -75,6 +75,9 @@ class Built:
     families: frozenset[str] | None = field(default=None, compare=False)
     """IP families in which clients reach it; None: this cloud does not report them, and they are
     not checked."""
+    address: str = field(default="", compare=False)
+    """What another Service would write into `spec.loadBalancerIP` to get its address: the public
+    address, or the host name. Empty: there is none, and no law asks for it."""
 
 
 class Countdown:

@@ -4,10 +4,11 @@ A provider that cannot adopt raises `Unsupported` and changes nothing.
 """
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from pileus.cloud.balancer import Balancers, BalancerSpec, Change, Owner, Part, Seen, Wish
-from pileus.cloud.errors import CloudError, Misconfigured, Unsupported
+from pileus.cloud.errors import CloudError, Misconfigured, Rejected, Unsupported
 from pileus.testing.conformance.convergence import (
     ROUNDS,
     SMALL,
@@ -177,6 +178,59 @@ async def a_tenant_reaches_nothing_foreign(harness: BalancersHarness) -> None:
         unknown = replace(wish_for(harness, OWNER, SMALL), adopts=UNKNOWN)
         told = str(await _refusal(harness, unknown))
         assert told in texts, f"another refusal discloses that a load balancer exists: {told}"
+
+
+async def an_address_of_others_is_refused(harness: BalancersHarness) -> None:
+    """A Service that asks for an address in use gets nothing, also on a port of its own.
+
+    Nothing is changed, and the refusal names nothing of the other load balancer but the address.
+    """
+    held, secrets = _furnished(harness)
+    before, strays = harness.built(), harness.strays()
+    for (holder, address), ports in product(held.items(), (SMALL, BESIDE)):
+        spec = replace(ports, requested_address=address)
+        refusal = await _refusal(harness, wish_for(harness, OWNER, spec))
+        assert isinstance(refusal, Rejected), (
+            f"the address {address} of {holder} was not refused: {refusal!r}"
+        )
+        told = [one for one in secrets if one in str(refusal).replace(address, "")]
+        assert not told, f"the refusal discloses {told}: {refusal}"
+        assert harness.built() == before, "it was refused, but something was changed"
+        async with harness.connect() as balancers:
+            await settle(harness, balancers, harness.wish(OWNER, None))
+        assert (harness.built(), harness.strays()) == (before, strays)
+
+
+async def a_load_balancer_keeps_its_own_address(harness: BalancersHarness) -> None:
+    """One that exists may ignore the request with a notice, instead of an error."""
+    held, secrets = _furnished(harness)
+    async with harness.connect() as balancers:
+        await settle(harness, balancers, wish_for(harness, OWNER, SMALL))
+    before, strays = harness.built(), harness.strays()
+    addresses = {owner: one.address for owner, one in before.items()}
+    for address in held.values():
+        wish = wish_for(harness, OWNER, replace(SMALL, requested_address=address))
+        refusal = await _refusal(harness, wish)
+        async with harness.connect() as balancers:
+            seen = await look(balancers, wish, deep=True)
+        notices = seen.balancer.notices if seen.balancer else ()
+        said = [str(refusal or ""), *(one.message for one in notices)]
+        assert any(said), f"nothing is said about the address {address}, which others have"
+        texts = [one.replace(address, "") for one in said]
+        told = [one for one in secrets for text in texts if one in text]
+        assert not told, f"it is disclosed that {told}: {texts}"
+        assert (harness.built(), harness.strays()) == (before, strays)
+        assert {owner: one.address for owner, one in harness.built().items()} == addresses
+
+
+def _furnished(harness: BalancersHarness) -> tuple[dict[Owner, str], list[str]]:
+    """Returns the addresses of load balancers of others, and texts that no refusal may contain."""
+    marks = (None, Owner(THEM, "uid-of-another-cluster"), Owner(US, "uid-of-another-service"))
+    names = [f"of-others-{place}" for place in range(len(marks))]
+    ids = [harness.furnish(name, mark) for name, mark in zip(names, marks, strict=True)]
+    held = {owner: one.address for owner, one in harness.built().items() if one.address}
+    secrets = [*names, *filter(None, ids), *(text for one in marks if one for text in _texts(one))]
+    return held, secrets
 
 
 def _texts(mark: Owner) -> tuple[str, ...]:

@@ -121,7 +121,7 @@ async def test_clashing_addresses_go_to_who_came_first_and_the_other_is_told():
         await asyncio.sleep(10)
 
         assert (await world.condition("second"))[:2] == ("False", "Rejected")
-        assert "is taken by balancer default-first" in (await world.condition("second"))[2]
+        assert "is taken by another balancer" in (await world.condition("second"))[2]
         assert (await world.ingress("first"))[0]["ip"] == "127.78.0.200"
         await all_well(world)
 

@@ -169,6 +169,7 @@ class Balancers(Doors, BalancersHarness):
                 one.traffic.sticky_seconds,
                 frozenset(one.traffic.sources),
                 frozenset(map(family_of, one.addresses)),
+                address=one.addresses[0],
             )
             for one in self.cloud.state.balancers.values()
         }

@@ -268,8 +268,20 @@ def test_balancers_share_the_one_loopback_address_of_ipv6_on_different_ports():
     ).step(state, moment())
 
     assert made.addresses == other.addresses == ("::1",)
-    with pytest.raises(Rejected, match="80/TCP is taken by balancer x"):
+    with pytest.raises(Rejected, match="80/TCP is taken by another balancer"):
         PutPort(balancer=other.id, port=Port(port=80, node_port=1)).step(state, moment())
+
+
+def test_an_address_of_another_balancer_is_refused_on_any_port_and_it_is_not_named():
+    first = CreateBalancer(name="x", ports=(Port(port=80, node_port=1),))
+    state, made = first.step(State(), moment())
+    (address,) = made.addresses
+    second = CreateBalancer(name="y", requested=address, ports=(Port(port=81, node_port=1),))
+
+    with pytest.raises(Rejected, match=f"{address} is taken by another balancer") as refused:
+        second.step(state, moment())
+
+    assert made.id not in str(refused.value)
 
 
 def test_readdressing_keeps_the_addresses_that_fit():

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import ClassVar
 
 from msgspec.structs import replace as changed
@@ -25,6 +25,7 @@ from pileus_lab.local.model.records import (
 from pileus_lab.local.model.state import (
     Moment,
     Request,
+    Settings,
     State,
     check_requested,
     family_of,
@@ -179,7 +180,7 @@ class PutPort(Request, frozen=True):
         others = (one for one in balancer.ports if one.key != self.port.key)
         balancer = changed(balancer, ports=checked_ports((*others, self.port)))
         for address in balancer.addresses:
-            _check_free(state, balancer, address)
+            _check_free(state, balancer, address, moment.settings)
         return _put(state, balancer, moment, self.fingerprint)
 
 
@@ -392,7 +393,7 @@ def _addressed(
         if asked and family_of(asked) == family:
             kept = [asked]
         address = kept[0] if kept else _give(state, pools[family])
-        _check_free(state, balancer, address)
+        _check_free(state, balancer, address, settings)
         addresses.append(address)
     return changed(balancer, addresses=tuple(addresses), requested=asked)
 
@@ -404,16 +405,23 @@ def _give(state: State, pool: str) -> str:
     return give(pool, state.serial - 1, lambda address: address not in taken)
 
 
-def _check_free(state: State, balancer: Balancer, address: str) -> None:
-    """Balancers may share an address if no port is used twice."""
+def _check_free(state: State, balancer: Balancer, address: str, settings: Settings) -> None:
+    """Balancers share an address, each with ports of its own, only if it is the pool's only one.
+
+    Raises `Rejected` without the name of the other balancer, which may be of someone else.
+    """
+    pools = map(ip_network, (settings.balancer_pool, settings.balancer_pool_v6))
+    is_shared = any(one.num_addresses == 1 and ip_address(address) in one for one in pools)
     wanted = {port.key for port in balancer.ports}
     for other in state.balancers.values():
         if other.id == balancer.id or address not in other.addresses:
             continue
+        if not is_shared:
+            raise Rejected(f"{address} is taken by another balancer; choose another address")
         if twice := sorted(str(port) for port in other.ports if port.key in wanted):
             raise Rejected(
-                f"{address} port {', '.join(twice)} is taken by balancer {other.name} "
-                f"({other.id}); choose another port or address"
+                f"{address} port {', '.join(twice)} is taken by another balancer; choose another "
+                "port or address"
             )
 
 
