@@ -18,7 +18,7 @@ BY_NAME = (
             "others_things_are_left_alone",
             "users_reach_no_balancer_of_others",
         ),
-        at=9,
+        at=2,
         scenario="tenants",
     ),
     Defect(

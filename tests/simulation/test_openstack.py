@@ -13,12 +13,14 @@ from pileus.controllers.service.events import Reporter
 from pileus.providers.openstack import (
     balancer_observation,
     balancer_plan,
+    floating_ip,
     networks,
     port_plan,
 )
 from pileus.providers.openstack.balancer_seen import Seen
 from pileus.providers.openstack.balancer_steps import Change, DeleteBalancer, DeletePart
 from pileus.providers.openstack.desired import Desired, Setup
+from pileus.providers.openstack.floating_ip import FloatingIps, FloatingIpSpec
 from pileus.providers.openstack.neutron import Neutron, Port
 from pileus.providers.openstack.nova import Nova, Server
 from pileus.providers.openstack.octavia import LoadBalancer
@@ -354,6 +356,30 @@ def test_a_refusal_that_says_whose_a_load_balancer_is_is_found(
     monkeypatch.setattr(balancer_observation, "_refused", refused)
     with pytest.raises(AssertionError, match="which belongs to others"):
         assert_everything_holds(SimulatedOpenStack, seeds=range(1, 5), scenario="tenants")
+
+
+@pytest.mark.timeout(300)
+def test_an_address_of_others_that_anyone_gets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def always(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(floating_ip, "_is_available", always)
+    with pytest.raises(AssertionError, match="Service spy-|no_address_serves_two|others_things"):
+        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 9), scenario="tenants")
+
+
+@pytest.mark.timeout(300)
+def test_a_refusal_that_says_who_has_an_address_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = floating_ip.FloatingIps.of
+
+    def of(self: FloatingIps, spec: FloatingIpSpec, port_id: str) -> FloatingIps:
+        used = " ".join(one.floating_ip_address for one in self.found)
+        monkeypatch.setattr(floating_ip, "_not_available", lambda *_: f"in use: {used}")
+        return real(self, spec, port_id)
+
+    monkeypatch.setattr(floating_ip.FloatingIps, "of", of)
+    with pytest.raises(AssertionError, match="which belongs to others"):
+        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 9), scenario="tenants")
 
 
 @pytest.mark.timeout(300)

@@ -147,6 +147,7 @@ class Kept(Generic[T]):
 
 class SimulatedNetwork:
     impossible_address = ""
+    gives_free_addresses = False
     shares_by = ""
     annotations: Sequence[tuple[str, str]] = ()
 

@@ -209,6 +209,9 @@ class DeedKind(StrEnum):
     """Another cluster adds parts of its own to one of our balancers, if the cloud can share it."""
     STRANGER_TENANT = "stranger-tenant"
     """A user of another namespace creates a Service that names one of the balancers of others."""
+    STRANGER_ADDRESS = "stranger-address"
+    """A user of another namespace creates a Service that requests the address of a balancer of
+    others, if Services of this cloud can request one."""
     STRANGER_NODE = "stranger-node"
     """A node registers with the provider ID of a machine that another node has."""
     NEIGHBOUR_SHARES = "neighbour-shares"
@@ -228,5 +231,6 @@ SECOND_EDITION: frozenset[DeedKind | FaultKind] = frozenset({
     DeedKind.KUBELET_LINGERS,
     DeedKind.CLOUD_FOREIGN_V6,
     DeedKind.OBJECT_TOUCHED,
+    DeedKind.STRANGER_ADDRESS,
 })
 """Kinds that the first edition of the scenarios does not have (`scenario.first_edition`)."""

@@ -386,9 +386,10 @@ SCENARIOS = {
         ),
         Scenario(
             name="tenants",
-            text="users of a namespace name the balancers of others, whole or their members only",
+            text="users of a namespace name the balancers of others, their members or addresses",
             deeds={
                 DeedKind.STRANGER_TENANT: 16,
+                DeedKind.STRANGER_ADDRESS: 10,
                 DeedKind.SERVICE_CREATE: 8,
                 DeedKind.SERVICE_DELETE: 8,
                 **_deeds("service-edit", "service-type", "service-annotate"),

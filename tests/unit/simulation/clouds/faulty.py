@@ -48,6 +48,7 @@ class Choosy(SimulatedLocal):
 
 class Incomplete:
     impossible_address = ""
+    gives_free_addresses = False
     shares_by = ""
     annotations = ()
 

@@ -71,6 +71,10 @@ class SimulatedCloud(Protocol[StateT, OperationT]):
     impossible_address: str
     """An address that cannot be requested for a balancer. Empty: no Service requests an address."""
 
+    gives_free_addresses: bool
+    """Whether any Service gets the address that it requests if nothing has it. False: at most
+    those addresses that an operator reserved for it."""
+
     shares_by: str
     """The annotation by which a Service names the balancer of another one, which it then uses, too.
     Empty: no balancer is shared."""

@@ -40,6 +40,7 @@ class SimulatedLocal:
     """Its speed is drawn."""
 
     impossible_address = "203.0.113.9"
+    gives_free_addresses = True
     shares_by = ""
     annotations: Sequence[tuple[str, str]] = (
         ("local.pileus/drain-seconds", "5"),

@@ -119,6 +119,8 @@ class SimulatedOpenStack:
             route=Route(router_id=self._site.router),
             block_storage=BlockStorage(ignore_volume_az=True),  # Cinder's zone is not Nova's
         )
+        # The address of an internal Service is any of a subnet, that of others a reserved one.
+        self.gives_free_addresses = self._config.load_balancer.internal_lb
         self._truth = TruthOf(self._config)
 
     @asynccontextmanager

@@ -215,6 +215,7 @@ class People:
             DeedKind.CLOUD_VANISH: self._vanish,
             DeedKind.STRANGER_SHARES: self._share,
             DeedKind.STRANGER_TENANT: self._name_of_others,
+            DeedKind.STRANGER_ADDRESS: self._request_of_others,
             DeedKind.NEIGHBOUR_SHARES: self._share_with_neighbour,
             DeedKind.NEIGHBOURS_LEAVE: self._neighbours_leave,
         }
@@ -413,6 +414,45 @@ class People:
 
     def _name_of_others(self, deed: Deed) -> None:
         """The user knows the ID and the ports, and perhaps asks for the members only."""
+        balancer = deed.one_of(self._of_others())
+        if balancer is None:
+            return
+        shares_by = self._account.cloud.shares_by if deed.choice // 3 % 2 else ""
+        annotations = {shares_by or ADOPT: balancer.id}
+        if mode := (None, "members", "observe")[deed.choice % 3]:
+            annotations[MANAGE] = mode
+        ports = [
+            {"name": f"p{place}", "port": one.port, "protocol": str(one.transport)}
+            for place, one in enumerate(sorted(balancer.ports))
+        ]
+        self._spy({"ports": ports or _ports(deed.choice)}, annotations)
+
+    def _request_of_others(self, deed: Deed) -> None:
+        """On the ports that the other balancer has, or on others.
+
+        Where anyone gets a free address, only those of other clusters, which no one deletes: a user
+        may get the address of a Service that is being deleted while its status still has it.
+        """
+        cloud, ours = self._account.cloud, self._cluster.cluster_id()
+        if not cloud.impossible_address:
+            return
+        found = [
+            one for one in self._of_others() if not (cloud.gives_free_addresses and one.is_of(ours))
+        ]
+        held = {each: one for one in found for each in one.addresses if "." in each}
+        address = deed.one_of(sorted(held))
+        if address is None:
+            return
+        ports = _ports(deed.choice)
+        if deed.choice % 2:
+            ports = [
+                {"name": f"p{place}", "port": one.port, "protocol": str(one.transport)}
+                for place, one in enumerate(sorted(held[address].ports))
+            ]
+        self._spy({"ports": ports or _ports(deed.choice), "loadBalancerIP": address}, {})
+
+    def _of_others(self) -> list[Balancer]:
+        """Returns the balancers that are of no Service of the hostile namespace, by ID."""
         there = {
             text(one, "metadata", "uid"): text(one, "metadata", "namespace")
             for one in self._cluster.services()
@@ -423,22 +463,14 @@ class People:
             for one in self._account.truth().balancers.values()
             if not one.is_of(ours) or there.get(one.owner.uid if one.owner else "", "") != HOSTILE
         ]
-        balancer = deed.one_of(sorted(found, key=lambda one: one.id))
-        if balancer is None:
-            return
+        return sorted(found, key=lambda one: one.id)
+
+    def _spy(self, spec: Obj, annotations: Mapping[str, str]) -> None:
         self._named += 1
         self._cluster.act(WHO, "POST", NAMESPACES, {"metadata": {"name": HOSTILE}})
-        shares_by = self._account.cloud.shares_by if deed.choice // 3 % 2 else ""
-        annotations = {shares_by or ADOPT: balancer.id}
-        if mode := (None, "members", "observe")[deed.choice % 3]:
-            annotations[MANAGE] = mode
-        ports = [
-            {"name": f"p{place}", "port": one.port, "protocol": str(one.transport)}
-            for place, one in enumerate(sorted(balancer.ports))
-        ]
         service = {
             "metadata": {"name": f"spy-{self._named}", "annotations": annotations},
-            "spec": {"type": "LoadBalancer", "ports": ports or _ports(deed.choice)},
+            "spec": {"type": "LoadBalancer", **spec},
         }
         self._cluster.act(WHO, "POST", f"{NAMESPACES}/{HOSTILE}/services", service)
 

@@ -392,6 +392,8 @@ class Facts:
         """Whether it requests something that the cloud cannot provide, or that is not its own."""
         if is_beyond(self.abilities, service) or named_of_others(self.account, service):
             return True
+        if address_of_others(self.account, service):
+            return True
         if self._admits_no_client(service) or self._is_name_in_doubt(service):
             return True
         wanted, ports = text(service, "spec", "loadBalancerIP"), rows(service, "spec", "ports")
@@ -458,9 +460,26 @@ def name_of(step: ObjectStep) -> Name:
 
 
 def named_of_others(account: Account, service: Obj) -> str:
-    """Returns the balancer that its user names without any permission; "": none."""
-    given = words(service, "metadata", "annotations") if is_hostile(service) else {}
+    """Returns the balancer that its user names without any permission; "": none.
+
+    One that requests an address names none: if the address is free, a manager writes the ID.
+    """
+    names_one = is_hostile(service) and not text(service, "spec", "loadBalancerIP")
+    given = words(service, "metadata", "annotations") if names_one else {}
     return given.get(ADOPT, "") or given.get(account.cloud.shares_by, "")
+
+
+def address_of_others(account: Account, service: Obj) -> str:
+    """Returns the address that its user requests although others have it; "": none."""
+    wanted = text(service, "spec", "loadBalancerIP") if is_hostile(service) else ""
+    uid = text(service, "metadata", "uid")
+    others = (
+        one
+        for one in account.truth().balancers.values()
+        if one.owner is None or one.owner.uid != uid
+    )
+    is_held = any(wanted in one.addresses for one in others)
+    return wanted if is_held or not account.cloud.gives_free_addresses else ""
 
 
 def is_approved(node: Obj | None) -> bool:

@@ -17,6 +17,7 @@ from pileus_lab.simulation.invariants.facts import (
     READY,
     Facts,
     about,
+    address_of_others,
     ingress_of,
     name_of,
     named_of_others,
@@ -350,20 +351,24 @@ def events_are_about_those_they_name(facts: Facts) -> Iterator[str]:
 
 
 def users_reach_no_balancer_of_others(facts: Facts) -> Iterator[str]:
-    """A Service that names one without permission gets nothing, and learns nothing of others."""
+    """A Service that names one, or requests its address, gets nothing and learns nothing of others.
+
+    An address can be refused by the cloud alone, after the finalizer is there.
+    """
     if not facts.runs(SERVICE.canonical):
         return
     for service in facts.cluster.objects("services"):
         named = named_of_others(facts.account, service)
-        if not (named and facts.wants_balancer(service)):
+        address = address_of_others(facts.account, service)
+        if not ((named or address) and facts.wants_balancer(service)):
             continue
         uid = text(service, "metadata", "uid")
         if facts.balancer_of(uid) is not None:
             yield about(service, " has a balancer")
-        if has_finalizer(service) or ingress_of(service):
+        if (named and has_finalizer(service)) or ingress_of(service):
             yield about(service, " has the finalizer, or publishes an address")
         known = set(re.findall(r"[\w.:-]+[\w-]", "\n".join(_messages_about(facts, service))))
-        for secret in sorted(known & (_secrets_of(facts) - {named, uid})):
+        for secret in sorted(known & (_secrets_of(facts) - {named, address, uid})):
             yield about(service, f" has a message with {secret}, which belongs to others")
 
 
