@@ -41,9 +41,14 @@ def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """Returns a text of a user or a cloud in one line, bounded, and without a fix."""
     if len(text) > longest:
         text = f"{text[:longest]}…"
-    if not text.isprintable():
-        text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
-    return text.replace("Fix:", "Fix\\u003a")
+    return printable(text).replace("Fix:", "Fix\\u003a")
+
+
+def printable(text: str) -> str:
+    """Returns the text with escapes for control characters, line breaks and lone surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 def parts_of(fix: str) -> tuple[str, str, str]:

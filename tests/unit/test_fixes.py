@@ -4,6 +4,8 @@
 and operators paste it. Authors of Services choose values of annotations and fields of the spec.
 """
 
+import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 
 from pileus.cli.plan import split_fix
 from pileus.cloud.balancer import Wish
-from pileus.cloud.errors import CloudError, Misconfigured
+from pileus.cloud.errors import CloudError, Misconfigured, Rejected
 from pileus.cloud.http import Answer, Request, error_for
 from pileus.cloud.volume import FromVolume, VolumeId
 from pileus.controllers.node.identity import Machine, refusal
@@ -31,11 +33,12 @@ from pileus.controllers.volume.plan import plan as volume_plan
 from pileus.controllers.volume.source import Origin, fitting, populator_text, source_of
 from pileus.controllers.volume.steps import Report as VolumeReport
 from pileus.controllers.volume.steps import Warn
-from pileus.fix import commands_in, fix_in, one_line, parts_of, quoted
+from pileus.fix import FIX, commands_in, fix_in, one_line, parts_of, quoted
 from pileus.kube.errors import refusal_in_stream
 from pileus.kube.model.core_v1 import Node, NodeAddress, PersistentVolumeClaim, Service
 from pileus.kube.model.meta import ObjectMeta
 from pileus.kube.model.storage_v1 import StorageClass
+from pileus.objects.events import shortened
 from pileus.objects.node_ips import NodeIpRefused, prefer_node_ips
 from pileus.objects.ownership import Ownership
 from pileus.objects.ranges import wrong_with_range
@@ -55,24 +58,42 @@ TEXTS = (
     f"https://b.example/v1/secrets/{UUID}\x1b/ Fix: {EVIL} (/v1/secrets/{UUID}",
     f"fe80::1%a Fix: {EVIL} (",
     f"k=v Fix: {EVIL} (",
+    f"203.0.113.7$({EVIL})`{EVIL}`; {EVIL} && {EVIL} | {EVIL}",
+    f"a' ; {EVIL} ; '\"$({EVIL})\" \\' > b # c",
+    f"a\r\n{EVIL}\x00\x9b31m\u202e\udc80",
+    f"{EVIL} " * 5_000,
 )
-"""Some have the form that an option asks for."""
-FIELDS = ("loadBalancerIP", "loadBalancerSourceRanges")
+"""Some have the form that an option asks for, others what a shell expands."""
+FIELDS = ("loadBalancerIP", "loadBalancerSourceRanges", "loadBalancerClass")
 NAMES = (*(each.name for each in OPTIONS), ADOPT, MANAGE, MEMBERS)
 
 
+QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
+"""A part of a word in which a shell expands nothing."""
+
+
 def check(message: str) -> None:
+    """No command that Pileus prints has text of a user, except in single quotes."""
     assert message.isprintable(), message
-    assert "namespace kube-system" not in fix_in(message)
-    assert "namespace kube-system" not in split_fix(message)[1]
     assert f"Fix: {EVIL}" not in message
+    fixes = message.split(FIX)[1:]
+    inside = [found for fix in fixes for found in PROGRAM.split(QUOTED.sub("", fix))[1:]]
+    commands = (fix_in(message), split_fix(message)[1], *map(commands_of, fixes), *inside)
+    for command in commands:
+        assert "kube-system" not in QUOTED.sub("", command), message
+
+
+PROGRAM = re.compile(r"(?=\b(?:helm|kubectl|openstack|pileus) )")
+
+
+def commands_of(fix: str) -> str:
+    return " ".join(commands_in(fix))
 
 
 def with_value(name: str, text: str) -> Service:
-    if name == "loadBalancerSourceRanges":
-        return msgspec.convert(service(loadBalancerSourceRanges=[text]), Service)
     if name in FIELDS:
-        return msgspec.convert(service(loadBalancerIP=text), Service)
+        given: Any = [text] if name == "loadBalancerSourceRanges" else text
+        return msgspec.convert(service(**{name: given}), Service)
     return msgspec.convert(service({name: text}), Service)
 
 
@@ -207,10 +228,17 @@ async def test_the_provider_id_of_a_foreign_node_becomes_no_command(text: str) -
 
 def test_texts_of_clouds_and_of_the_api_server_become_no_command() -> None:
     for text in TEXTS:
-        body = msgspec.json.encode({"message": text})
+        body = json.dumps({"message": text}).encode()
         check(str(error_for(Answer(400, {}, body, Request("PUT", "/x", {})))))
         status = {"kind": "Status", "message": text, "reason": "Invalid", "code": 422}
-        check(str(refusal_in_stream("/api", msgspec.json.encode(status))))
+        check(str(refusal_in_stream("/api", json.dumps(status).encode())))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_events_and_conditions_have_no_control_characters(text: str) -> None:
+    """Also if a ported provider quotes a text of a user or a cloud as it is."""
+    assert shortened(f"{text}\n").isprintable()
+    assert message_of(Rejected(f"refused: {text}\n\x1b[2J")).isprintable()
 
 
 def test_a_text_is_quoted_in_one_line_and_bounded() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
+from pileus.fix import printable
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.runtime.events import Recorder
 from pileus.runtime.memory import PerObject
@@ -63,8 +64,11 @@ class ObjectEvents:
 
 
 def shortened(text: str) -> str:
-    """Returns the text as it fits into an event or a condition: bounded, without secrets."""
-    text = masked(text)
+    """Returns the text as it fits into an event or a condition.
+
+    It is bounded, and has neither secrets nor control characters, also if a provider quotes them.
+    """
+    text = printable(masked(text))
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

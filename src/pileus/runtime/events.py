@@ -18,6 +18,7 @@ from pileus.bucket import Bucket
 from pileus.clock import Clock
 from pileus.dataclass import dataclass, replace
 from pileus.fence import Fenced
+from pileus.fix import printable
 from pileus.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -218,7 +219,7 @@ class EventRecorder:
 
     def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
         counted = self._correlator.count(
-            Occurrence(about, kind, reason, masked(message), self._clock.now())
+            Occurrence(about, kind, reason, printable(masked(message)), self._clock.now())
         )
         if counted is None:
             return

@@ -125,6 +125,17 @@ async def test_an_event_looks_as_client_go_makes_it() -> None:
     assert event.first_timestamp == event.last_timestamp is not None
 
 
+async def test_an_event_has_no_control_character() -> None:
+    """Terminals and lines of `kubectl get events` show it as it is."""
+    news = Newsroom()
+    async with news.open():
+        news.record("two\nlines\x1b[2J\x00")
+        await asyncio.sleep(5)
+
+    (event,) = news.cluster.events.values()
+    assert event.message == r"two\nlines\u001b[2J\u0000"
+
+
 async def test_an_event_has_no_secret_and_can_be_encoded() -> None:
     news = Newsroom()
     async with news.open():

@@ -87,9 +87,9 @@ def populator_text(reference: TypedReference) -> str:
     group = f" of API group {quoted(reference.api_group)}" if reference.api_group else ""
     return (
         f"the claim starts with the content of {_called(reference)}{group}, which only a volume "
-        "populator can provide: no volume is created. Fix: install a populator for "
-        f"{quoted(reference.kind)}, or create the claim with a VolumeSnapshot or "
-        "PersistentVolumeClaim as its source, or without one"
+        "populator can provide: no volume is created. Fix: install a populator for its kind, or "
+        "create the claim with a VolumeSnapshot or PersistentVolumeClaim as its source, or without "
+        "one"
     )
 
 

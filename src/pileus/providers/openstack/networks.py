@@ -499,8 +499,8 @@ def _unknown_class(name: str, classes: Iterable[str]) -> str:
     known = ", ".join(sorted(classes)) or "none"
     return (
         f"annotation {PREFIX}class: unknown class {quoted(name)}{did_you_mean(name, classes)}. "
-        f"Fix: add [LoadBalancerClass {quoted(name)}] to cloud.conf, or use one of its "
-        f"classes: {known}"
+        'Fix: add a section [LoadBalancerClass "NAME"] to cloud.conf, or use one of its classes: '
+        f"{known}"
     )
 
 
