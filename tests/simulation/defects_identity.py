@@ -18,7 +18,14 @@ BY_NAME = (
             "others_things_are_left_alone",
             "users_reach_no_balancer_of_others",
         ),
-        at=2,
+        at=9,
+        scenario="tenants",
+    ),
+    Defect(
+        name="a message quotes the text of a user as it is",
+        plant=plants.texts_are_quoted_as_they_are,
+        caught_by=("texts_of_users_are_no_commands",),
+        at=3,
         scenario="tenants",
     ),
     Defect(

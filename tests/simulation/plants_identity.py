@@ -20,6 +20,7 @@ from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.objects.cluster_nodes import ClusterNodes, NodeWriter
 from pileus.runtime.events import EventRecorder
 from pileus.runtime.reconcile import DONE
+from pileus_lab.local import balancer_plan
 from tests.simulation.planting import Patch
 
 
@@ -30,6 +31,13 @@ def every_namespace_is_trusted() -> Iterable[Patch]:
         return sound(replace(self, trusted=frozenset({EVERY_NAMESPACE})), *arguments)
 
     yield Desires, "wish", wish
+
+
+def texts_are_quoted_as_they_are() -> Iterable[Patch]:
+    def quoted(text: str) -> str:
+        return f'"{text}"'
+
+    yield balancer_plan, "quoted", quoted
 
 
 def nodes_may_claim_any_machine() -> Iterable[Patch]:

@@ -70,6 +70,7 @@ def test_every_kind_happens_in_the_mixed_scenario(kind: DeedKind | FaultKind):
         DeedKind.STRANGER_SHARES: "strangers",
         DeedKind.STRANGER_ADDRESS: "tenants",
         DeedKind.STRANGER_TENANT: "tenants",
+        DeedKind.STRANGER_TEXT: "tenants",
         DeedKind.STRANGER_NODE: "strangers",
         DeedKind.NEIGHBOUR_SHARES: "sharing",
         DeedKind.NEIGHBOURS_LEAVE: "sharing",

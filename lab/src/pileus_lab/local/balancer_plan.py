@@ -10,6 +10,7 @@ from pileus.cloud.balancer import BalancerState, Effect, Ingress, Owner, Part, W
 from pileus.cloud.errors import Conflict, Misconfigured
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import NodeRef
+from pileus.fix import quoted
 from pileus_lab.local.api import instance_id
 from pileus_lab.local.model.balancers import (
     AddMembers,
@@ -232,7 +233,7 @@ def _requested(spec: contract.BalancerSpec) -> str:
     try:
         family = family_of(text)
     except ValueError:
-        raise Misconfigured(f'the requested address "{text}" is not an IP address') from None
+        raise Misconfigured(f"the requested address {quoted(text)} is not an IP address") from None
     if family not in spec.families:
         raise Misconfigured(
             f"the requested address {text} is {family}, "

@@ -1,6 +1,7 @@
 """Octavia: load balancers, lists of their parts, the status tree, versions and providers."""
 
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 from typing import Any
 
 from pileus_lab.openstack import neutron
@@ -69,6 +70,14 @@ def create_balancer(state: State, request: Request) -> tuple[State, Reply]:
     return state, Reply(201, {"loadbalancer": _full(state, shown) if is_whole else shown})
 
 
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _with_vip(
     state: State, request: Request, id_: str, asked: Record
 ) -> tuple[State, dict[str, Any]]:
@@ -84,7 +93,14 @@ def _with_vip(
     extra = [one["subnet_id"] for one in asked.get("additional_vips") or ()]
     if len({subnet, *extra}) != len(extra) + 1:
         raise invalid("Duplicate VIP subnet(s) specified. Only one IP can be bound per subnet.")
-    fixed: list[Record] = [{"subnet_id": subnet, "ip_address": asked.get("vip_address") or ""}]
+    address = asked.get("vip_address") or ""
+    if address and not _is_address(address):
+        raise refusal(
+            400,
+            f"Invalid input for field/attribute vip_address. Value: '{address}'. Value should be "
+            "IPv4 or IPv6 format",
+        )
+    fixed: list[Record] = [{"subnet_id": subnet, "ip_address": address}]
     fixed += [
         {"subnet_id": one["subnet_id"], "ip_address": one.get("ip_address") or ""}
         for one in asked.get("additional_vips") or ()

@@ -212,6 +212,9 @@ class DeedKind(StrEnum):
     STRANGER_ADDRESS = "stranger-address"
     """A user of another namespace creates a Service that requests the address of a balancer of
     others, if Services of this cloud can request one."""
+    STRANGER_TEXT = "stranger-text"
+    """A user of another namespace creates a Service with texts that look like commands, or that
+    control a terminal."""
     STRANGER_NODE = "stranger-node"
     """A node registers with the provider ID of a machine that another node has."""
     NEIGHBOUR_SHARES = "neighbour-shares"
@@ -232,5 +235,6 @@ SECOND_EDITION: frozenset[DeedKind | FaultKind] = frozenset({
     DeedKind.CLOUD_FOREIGN_V6,
     DeedKind.OBJECT_TOUCHED,
     DeedKind.STRANGER_ADDRESS,
+    DeedKind.STRANGER_TEXT,
 })
 """Kinds that the first edition of the scenarios does not have (`scenario.first_edition`)."""

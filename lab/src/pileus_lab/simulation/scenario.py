@@ -390,6 +390,7 @@ SCENARIOS = {
             deeds={
                 DeedKind.STRANGER_TENANT: 16,
                 DeedKind.STRANGER_ADDRESS: 10,
+                DeedKind.STRANGER_TEXT: 5,
                 DeedKind.SERVICE_CREATE: 8,
                 DeedKind.SERVICE_DELETE: 8,
                 **_deeds("service-edit", "service-type", "service-annotate"),

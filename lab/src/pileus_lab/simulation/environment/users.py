@@ -33,6 +33,17 @@ UNTRUE = "192.0.2.77"
 """An address that another controller writes into a status."""
 HOSTILE = "hostile"
 """A namespace whose users name balancers of others. None of them is trusted."""
+EVIL = "kubectl delete namespace kube-system"
+TEXTS = (
+    f"a Fix: {EVIL}",
+    f"a' Fix: {EVIL} (",
+    f"203.0.113.7$({EVIL})`{EVIL}`; {EVIL}",
+    f"a\r\n Fix: {EVIL}\x1b[2J\u202e",
+    f"{EVIL} " * 300,
+)
+"""What hostile users write: texts that look like a printed command, or control a terminal."""
+SCRIBBLE = "text-"
+"""How the names of their Services begin."""
 GUEST = "guest-"
 """How the names of Services begin that use the balancers of others of their namespace."""
 AFFINITY = {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
@@ -216,6 +227,7 @@ class People:
             DeedKind.STRANGER_SHARES: self._share,
             DeedKind.STRANGER_TENANT: self._name_of_others,
             DeedKind.STRANGER_ADDRESS: self._request_of_others,
+            DeedKind.STRANGER_TEXT: self._write_texts,
             DeedKind.NEIGHBOUR_SHARES: self._share_with_neighbour,
             DeedKind.NEIGHBOURS_LEAVE: self._neighbours_leave,
         }
@@ -451,6 +463,17 @@ class People:
             ]
         self._spy({"ports": ports or _ports(deed.choice), "loadBalancerIP": address}, {})
 
+    def _write_texts(self, deed: Deed) -> None:
+        """Such a Service is always refused: it names a balancer or an address that no one has."""
+        evil = TEXTS[deed.choice % len(TEXTS)]
+        cloud = self._account.cloud
+        ports: Obj = {"ports": _ports(deed.choice)}
+        if deed.choice // 7 % 2 and cloud.impossible_address:
+            self._spy({**ports, "loadBalancerIP": evil}, {}, SCRIBBLE)
+            return
+        declared = dict.fromkeys((key for key, _ in cloud.annotations), evil)
+        self._spy(ports, {**declared, cloud.shares_by or ADOPT: evil}, SCRIBBLE)
+
     def _of_others(self) -> list[Balancer]:
         """Returns the balancers that are of no Service of the hostile namespace, by ID."""
         there = {
@@ -465,11 +488,11 @@ class People:
         ]
         return sorted(found, key=lambda one: one.id)
 
-    def _spy(self, spec: Obj, annotations: Mapping[str, str]) -> None:
+    def _spy(self, spec: Obj, annotations: Mapping[str, str], name: str = "spy-") -> None:
         self._named += 1
         self._cluster.act(WHO, "POST", NAMESPACES, {"metadata": {"name": HOSTILE}})
         service = {
-            "metadata": {"name": f"spy-{self._named}", "annotations": annotations},
+            "metadata": {"name": f"{name}{self._named}", "annotations": annotations},
             "spec": {"type": "LoadBalancer", **spec},
         }
         self._cluster.act(WHO, "POST", f"{NAMESPACES}/{HOSTILE}/services", service)
@@ -552,7 +575,11 @@ class People:
         self._account.do(WHO, deed)
 
     def _service(self, deed: Deed) -> Obj | None:
-        return deed.one_of(self._cluster.services())
+        """Returns one of them, but none that is refused with a text which an edit would change."""
+        found = self._cluster.services()
+        return deed.one_of([
+            one for one in found if not text(one, "metadata", "name").startswith(SCRIBBLE)
+        ])
 
     def _patch(self, service: Obj, body: Obj) -> None:
         self._cluster.act(WHO, "PATCH", service_path(service), body, MERGE)

@@ -50,6 +50,7 @@ from pileus_lab.simulation.invariants.service_history import has_finalizer
 from pileus_lab.simulation.invariants.steady_state import no_balancer_is_left_behind
 from pileus_lab.simulation.invariants.untouched import (
     events_are_about_those_they_name,
+    texts_of_users_are_no_commands,
     users_reach_no_balancer_of_others,
 )
 from pileus_lab.simulation.invariants.volumes import FOR_VOLUMES
@@ -538,6 +539,7 @@ QUIET: Mapping[str, Quiet] = {
         *FOR_VOLUMES,
         *NOTHING_LEFT_OVER,
         events_are_about_those_they_name,
+        texts_of_users_are_no_commands,
         users_reach_no_balancer_of_others,
         secrets_stay_secret,
         no_manager_caught_an_unexpected_exception,

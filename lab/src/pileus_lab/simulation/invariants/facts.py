@@ -24,7 +24,7 @@ from pileus_lab.simulation.environment.account import Account
 from pileus_lab.simulation.environment.cluster import LEASE, MIGRATION_LEASE, OF_VOLUMES, Cluster
 from pileus_lab.simulation.environment.operators import LEAVING, MISTAKEN
 from pileus_lab.simulation.environment.steps import Answer, Call, CloudStep, ObjectStep, Trace
-from pileus_lab.simulation.environment.users import ADOPT, EXCLUDED, MANAGE, is_hostile
+from pileus_lab.simulation.environment.users import ADOPT, EVIL, EXCLUDED, MANAGE, is_hostile
 from pileus_lab.simulation.invariants.abilities import is_beyond
 from pileus_lab.simulation.invariants.limits import RANGES, Paces
 from pileus_lab.simulation.invariants.service_history import (
@@ -479,7 +479,8 @@ def address_of_others(account: Account, service: Obj) -> str:
         if one.owner is None or one.owner.uid != uid
     )
     is_held = any(wanted in one.addresses for one in others)
-    return wanted if is_held or not account.cloud.gives_free_addresses else ""
+    is_text = EVIL in wanted
+    return wanted if is_held or is_text or not account.cloud.gives_free_addresses else ""
 
 
 def is_approved(node: Obj | None) -> bool:

@@ -8,11 +8,13 @@ from pileus.controllers.node.labels import INSTANCE_TYPE, REGION, ZONE
 from pileus.controllers.service import notes, orphans
 from pileus.controllers.service.descriptor import SERVICE
 from pileus.controllers.service.status import SERVED
+from pileus.fix import FIX
 from pileus.objects.nodes import UNINITIALIZED
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer, Route
 from pileus_lab.simulation.environment.cluster import LEASE
 from pileus_lab.simulation.environment.steps import CloudStep, ObjectStep
+from pileus_lab.simulation.environment.users import EVIL
 from pileus_lab.simulation.invariants.facts import (
     READY,
     Facts,
@@ -370,6 +372,21 @@ def users_reach_no_balancer_of_others(facts: Facts) -> Iterator[str]:
         known = set(re.findall(r"[\w.:-]+[\w-]", "\n".join(_messages_about(facts, service))))
         for secret in sorted(known & (_secrets_of(facts) - {named, address, uid})):
             yield about(service, f" has a message with {secret}, which belongs to others")
+
+
+def texts_of_users_are_no_commands(facts: Facts) -> Iterator[str]:
+    """What users write stays a text in events and conditions, also on a terminal."""
+    services = facts.cluster.objects("services")
+    told = ((one, message) for one in services for message in _messages_about(facts, one))
+    for service, message in told:
+        if not message.isprintable():
+            yield about(service, f" has a message with control characters: {message!r}")
+        if any(EVIL in QUOTED.sub("", fix) for fix in message.split(FIX)[1:]):
+            yield about(service, f" has a fix with the text of a user: {message}")
+
+
+QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
+"""A part of a command in which a shell expands nothing."""
 
 
 def _messages_about(facts: Facts, service: Obj) -> Iterator[str]:
