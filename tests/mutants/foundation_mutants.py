@@ -245,6 +245,22 @@ HOSTILE = (
         danger=Danger.DISCLOSURE,
     ),
     Mutant(
+        name="the text of a cloud's error names objects of others",
+        module="cloud.http",
+        before="return _OBJECT_ID.sub(HIDDEN_ID, text)",
+        after="return text",
+        tests="cloud/test_http.py",
+        danger=Danger.DISCLOSURE,
+    ),
+    Mutant(
+        name="an event has control characters",
+        module="runtime.events",
+        before="printable(masked(message))",
+        after="masked(message)",
+        tests="runtime/test_events.py",
+        danger=Danger.DISCLOSURE,
+    ),
+    Mutant(
         name="a sink that fails ends the pass",
         module="telemetry.passes",
         before="    try:\n        sink(this, entries)\n    except Exception as error:",

@@ -192,6 +192,15 @@ OPENSTACK = (
         scenario="services",
     ),
     Mutant(
+        name="a requested address that no one has is tried when the load balancer exists",
+        module="providers.openstack.floating_ip",
+        before="return spec.may_use_foreign\n",
+        after="return True\n",
+        tests="providers/openstack/test_tenants.py",
+        danger=Danger.DISCLOSURE,
+        scenario="tenants",
+    ),
+    Mutant(
         name="the security group of another cluster counts as ours",
         module="providers.openstack.security_group",
         before="return owner_of(group.tags) == owner",
