@@ -233,7 +233,8 @@ class Observer:
         pools = lists.pools.get(seen.subject.id, ()) if seen.subject else ()
         if found is not None and not ours:
             pools = await Octavia(self.client).pools(found.id)
-        mine = tuple(one for one in pools if may_serve(one, wish.owner))
+        subject = seen.subject
+        mine = tuple(one for one in pools if subject and may_serve(one, subject, wish.owner))
         seen = replace(seen, pools=mine)
         seen = await self._with_parts(wish, seen, lists.listeners)
         seen = await self._finished(wish, seen, lists)
@@ -307,7 +308,7 @@ class Observer:
         """Returns all parts; if an owner is given, pools of other Services may be left out."""
         octavia, found = Octavia(self.client), await listeners.of(balancer)
         known = tuple(pools) or await octavia.pools(balancer.id)
-        served = [one for one in found if owner is None or may_serve(one, owner)]
+        served = [one for one in found if owner is None or may_serve(one, balancer, owner)]
         known = await octavia.with_default_pools(known, served)
         monitors = [
             await octavia.health_monitor(one.healthmonitor_id)

@@ -82,10 +82,16 @@ def twins_of(ours: Sequence[LoadBalancer]) -> tuple[LoadBalancer, ...]:
     )
 
 
-def may_serve(part: Listener | Pool, owner: Owner) -> bool:
-    """Whether a part has the mark of the Service, or none."""
+def may_serve(part: Listener | Pool, balancer: LoadBalancer, owner: Owner) -> bool:
+    """Whether a part has the mark of the Service, or of none that uses the load balancer.
+
+    The latter is left from before a restore of the cluster.
+    """
     services = services_of(part.tags)
-    return not services or owner.uid in services
+    if not services or owner.uid in services:
+        return True
+    is_left = not services & services_of(balancer.tags)
+    return is_left and cluster_of(part.tags) == owner.cluster
 
 
 def shown_owner(balancer: LoadBalancer, owner: Owner) -> Owner | None:

@@ -641,3 +641,18 @@ async def test_a_listener_of_a_former_service_is_not_anothers() -> None:
 
     assert (8080, "TCP") in site.listeners()
     assert owner_of("web") not in await site.balancers.owners("cluster-1")
+
+
+async def test_a_port_that_is_removed_after_a_restore_leaves_no_pool() -> None:
+    """Listener and pool have the mark of the former Service until they are deleted."""
+    site = Site()
+    await site.settle(tenant(site, 80, 443))
+    balancer = site.balancer(OURS)["id"]
+    again = replace(
+        tenant(site, 80, adopts=balancer), owner=Owner("cluster-1", "uid-after-the-restore")
+    )
+
+    await site.settle(again, deep=True)
+
+    assert [one["protocol_port"] for one in site.api.records("listeners")] == [80]
+    assert len(site.api.records("pools")) == 1
