@@ -224,8 +224,10 @@ def test_what_changed_while_no_manager_ran_is_planned_and_done_and_stays_with_th
     others = [each for each in summaries if "tags" not in each and "security group" not in each]
     assert sorted(others) == [
         "members of port 80/TCP: 1 added, 1 removed",
+        "members of port 8080/TCP: 3 added",
         "pool of port 80/TCP",
         "pool of port 80/TCP: session_persistence",
+        "pool of port 8080/TCP",
         "port 80/TCP",
         "port 8080/TCP",
     ]

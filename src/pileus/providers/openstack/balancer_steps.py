@@ -39,6 +39,11 @@ class CreatePart:
 
 
 @dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What is planned of a part that does not exist yet, and made once it does."""
+
+
+@dataclass(frozen=True, slots=True)
 class UpdatePart:
     """Change a part in place: it keeps its ID, so the load balancer loses its stamp first."""
 
@@ -87,6 +92,7 @@ Step: TypeAlias = (
     | TagBalancer
     | DeleteBalancer
     | CreatePart
+    | Foreseen
     | UpdatePart
     | DeletePart
     | SetMembers

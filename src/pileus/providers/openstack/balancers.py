@@ -46,6 +46,7 @@ from pileus.providers.openstack.balancer_steps import (
     DeleteMember,
     DeletePart,
     DeletePort,
+    Foreseen,
     SetMembers,
     Step,
     TagBalancer,
@@ -199,6 +200,8 @@ class OpenStackBalancers:
                 await self._octavia.create_member(pool, body)
             case DeleteMember(pool, member):
                 await self._octavia.delete_member(pool, member)
+            case Foreseen():
+                raise Conflict("the part that it belongs to was just created; observe again")
             case DeletePort(port):
                 return await self._delete_port(port, seen)
             case _:

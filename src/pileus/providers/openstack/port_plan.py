@@ -16,6 +16,7 @@ from pileus.providers.openstack.balancer_steps import (
     CreatePart,
     DeleteMember,
     DeletePart,
+    Foreseen,
     SetMembers,
     UpdatePart,
 )
@@ -132,15 +133,35 @@ class PortPlan:
         if listener is None:
             body = {**port.listener_body(), "loadbalancer_id": self.balancer.id}
             yield Change(Effect.CREATE, f"port {port.label}", CreatePart("listener", body))
+            yield from self._foreseen(port)
             return
         pool = self.parts.pool_of(listener)
         if listener.protocol != port.protocol:
             step = DeletePart("pool", pool.id) if pool else DeletePart("listener", listener.id)
             what = f"listener protocol {listener.protocol} to {port.protocol}"
             yield Change(Effect.REPLACE, f"port {port.label}: {what}", step)
+            yield Change(Effect.CREATE, f"port {port.label}", Foreseen())
+            yield from self._foreseen(port)
             return
         yield from _listener_changes(port, listener)
         yield from self._pool(port, listener, pool)
+
+    def _foreseen(self, port: Port, *, has_pool: bool = False) -> Iterator[Change]:
+        """Yields what is created of a port after its listener, or after its pool.
+
+        Members are no `Part.MEMBERS` here: without the pool they cannot be added alone.
+        """
+        label, foreseen = f"of port {port.label}", Foreseen()
+        if not has_pool:
+            yield Change(Effect.CREATE, f"pool {label}", foreseen)
+        if self.is_serial:
+            for member in port.members:
+                yield Change(Effect.CREATE, f"member {member.name} {label}", foreseen)
+        elif port.members:
+            summary = f"members {label}: {len(port.members)} added"
+            yield Change(Effect.UPDATE, summary, foreseen)
+        if port.monitor is not None:
+            yield Change(Effect.CREATE, f"health monitor {label}", foreseen)
 
     def _pool(
         self, port: Port, listener: octavia.Listener, pool: octavia.Pool | None
@@ -148,11 +169,13 @@ class PortPlan:
         if pool is None:
             body = {**port.pool_body(), "listener_id": listener.id}
             yield Change(Effect.CREATE, f"pool of port {port.label}", CreatePart("pool", body))
+            yield from self._foreseen(port, has_pool=True)
             return
         if pool.protocol != port.pool_protocol:
             what = f"protocol {pool.protocol} to {port.pool_protocol}"
             summary = f"pool of port {port.label}: {what}"
             yield Change(Effect.REPLACE, summary, DeletePart("pool", pool.id))
+            yield from self._foreseen(port)
             return
         yield from _pool_changes(port, pool)
         yield from self._members(port, pool)
@@ -316,6 +339,7 @@ def _monitor_changes(
     elif wanted.type != found.type:
         summary = f"{what}: type {found.type} to {wanted.type}"
         yield Change(Effect.REPLACE, summary, DeletePart("healthmonitor", found.id))
+        yield Change(Effect.CREATE, what, Foreseen())
     else:
         yield from _update("healthmonitor", found.id, what, _monitor_body(wanted, found))
 

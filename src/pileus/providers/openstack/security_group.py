@@ -140,10 +140,14 @@ class ChangeRules:
 @dataclass(frozen=True, slots=True)
 class AttachSecurityGroup:
     group: SecurityGroup
+    """Without ID if an earlier change of the same plan creates it."""
     ports: tuple[Port, ...]
 
-    part = Part.MEMBERS
     effect = Effect.UPDATE
+
+    @property
+    def part(self) -> Part:
+        return Part.MEMBERS if self.group.id else Part.WHOLE
 
     @property
     def summary(self) -> str:
@@ -231,7 +235,11 @@ def plan(
         return tuple(change for one in groups for change in _removed(one, observed))
     if not groups:
         rules = tuple(sorted(spec.rules))
-        return (CreateSecurityGroup(spec.name, spec.description, rules, owner),)
+        new = SecurityGroup(id="", name=spec.name)
+        return (
+            CreateSecurityGroup(spec.name, spec.description, rules, owner),
+            *_port_changes(spec, new, observed.ports),
+        )
     kept, *others = groups
     return (
         *(() if owner_of(kept.tags) == owner else (MarkSecurityGroup(kept, owner),)),
@@ -260,7 +268,7 @@ async def apply(
             group = _current(observed, change.group)
             return _with_group(observed, await _change_rules(neutron, group, change))
         case AttachSecurityGroup(group, ports):
-            hands = _Hands(neutron, writes, group.id)
+            hands = _Hands(neutron, writes, group.id or _created(observed, group).id)
             return await _change_ports(observed, ports, hands.attach)
         case DetachSecurityGroup(group, ports):
             hands = _Hands(neutron, writes, group.id)
@@ -336,6 +344,14 @@ def _port_changes(
 def _current(observed: SecurityGroups, group: SecurityGroup) -> SecurityGroup:
     """Returns the group as an earlier change of the same plan left it."""
     return next((one for one in observed.groups if one.id == group.id), group)
+
+
+def _created(observed: SecurityGroups, group: SecurityGroup) -> SecurityGroup:
+    """Returns the group that an earlier change of the same plan created."""
+    found = next((one for one in observed.groups if one.name == group.name), None)
+    if found is None:
+        raise Conflict(f"security group {group.name} is not created yet; observe again")
+    return found
 
 
 def _with_group(observed: SecurityGroups, group: SecurityGroup) -> SecurityGroups:

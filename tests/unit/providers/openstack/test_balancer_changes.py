@@ -36,6 +36,8 @@ async def test_a_plan_shows_each_part_by_itself() -> None:
         "~ pool of port 80/TCP: session_persistence",
         "~ members of port 80/TCP: 1 added, 2 removed",
         "+ port 8080/TCP",
+        "+ pool of port 8080/TCP",
+        "~ members of port 8080/TCP: 1 added",
         "- pool of port 53/UDP",
         "- port 53/UDP",
         "- pool of port 443/TCP",

@@ -14,7 +14,7 @@ from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Part, Transport
 from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.cloud.model import Address, NodeName, NodeRef
 from pileus.cloud.selectors import EVERY_NODE, parse_selector
-from pileus.providers.openstack.annotations import INTERNAL
+from pileus.providers.openstack.annotations import INTERNAL, PROXY_PROTOCOL, X_FORWARDED_FOR
 from pileus.providers.openstack.config import LoadBalancer, OpenStackConfig
 from pileus_lab.openstack.state import Record, Settings
 from tests.unit.providers.openstack.balancer_site import Site
@@ -332,20 +332,37 @@ SPECS = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate))
-@given(SPECS, SPECS, st.booleans(), st.booleans())
+OPTIONS = st.sampled_from([
+    {},
+    {INTERNAL.name: "true"},
+    {PROXY_PROTOCOL.name: "v2"},
+    {X_FORWARDED_FOR.name: "true"},
+])
+CONFIGS = st.fixed_dictionaries(
+    dict.fromkeys(
+        ("create_monitor", "manage_security_groups", "provider_requires_serial_api_calls"),
+        st.booleans(),
+    )
+)
+
+
+@settings(max_examples=50, deadline=None, phases=(Phase.explicit, Phase.generate))
+@given(SPECS, SPECS, OPTIONS, OPTIONS, CONFIGS)
 def test_a_take_over_does_what_its_plan_shows_and_nothing_else(
-    before: Asked, after: Asked, was_internal: bool, is_internal: bool
+    before: Asked,
+    after: Asked,
+    was: dict[str, str],
+    now: dict[str, str],
+    config: dict[str, Any],
 ) -> None:
-    asyncio.run(_taken_over_as_planned(before, after, (was_internal, is_internal)))
+    asyncio.run(_taken_over_as_planned(Site(nodes=3, **config), (before, after), was, now))
 
 
 async def _taken_over_as_planned(
-    before: Asked, after: Asked, is_internal: tuple[bool, bool]
+    made: Site, specs: tuple[Asked, Asked], was: dict[str, str], now: dict[str, str]
 ) -> None:
     """The Service is changed while the Go manager is stopped."""
-    made = Site(nodes=3)
-    was, now = ({INTERNAL.name: "true"} if internal else {} for internal in is_internal)
+    before, after = specs
     seen = await made.settle(made.wish(asked(made, before), options=was))
     assert seen.balancer is not None
     published = frozenset(one.ip for one in seen.balancer.ingress)
@@ -355,10 +372,7 @@ async def _taken_over_as_planned(
     shown = await made.plan(wish)
     made_by_us = await performed(made, wish)
 
-    new = {line.removeprefix("+ ") for line in shown if line.startswith("+ port ")}
-    planned = {line for line in made_by_us if not any(port in line for port in new)}
-    assert planned <= {*shown}, "the plan of the take-over does not show it"
-    assert {*shown} <= made_by_us, "it is planned, and never done"
+    assert made_by_us == {*shown}, "the plan of the take-over shows something else"
 
 
 def as_of_the_go_manager(made: Site) -> None:

@@ -307,11 +307,13 @@ async def test_a_port_that_was_deleted_meanwhile_is_no_error() -> None:
 async def test_a_crash_before_the_mark_is_found_by_the_uid_in_the_name() -> None:
     world = World()
     fault = Unavailable("the process dies here")
-    (create,) = plan(OWNER, world.spec(), await world.observe())
+    create, attach = plan(OWNER, world.spec(), await world.observe())
     assert isinstance(create, CreateSecurityGroup)
     world.api.faults["POST", "/v2.0/security-group-rules"] = fault
     with pytest.raises(Unavailable):
         await apply(world.neutron, create, SecurityGroups(), world.writes)
+    with pytest.raises(Conflict, match="is not created yet"):
+        await apply(world.neutron, attach, SecurityGroups(), world.writes)
     world.api.change("security-groups", world.group()["id"], {"tags": []})
     made = await world.settle(world.spec())
     assert made == ["MarkSecurityGroup", "ChangeRules", "AttachSecurityGroup"]
@@ -370,8 +372,14 @@ async def test_observing_a_hundred_services_costs_two_lists() -> None:
     assert len(world.api.calls) == 2
 
 
-def test_only_members_ports_are_member_changes() -> None:
-    assert AttachSecurityGroup.part is DetachSecurityGroup.part is Part.MEMBERS
+async def test_only_members_ports_are_member_changes() -> None:
+    """The ports of a group that does not exist yet are part of its creation."""
+    world = World()
+    create, attach = plan(OWNER, world.spec(), await world.observe())
+    assert (create.part, attach.part) == (Part.WHOLE, Part.WHOLE)
+    await world.settle(world.spec())
+    group = (await world.observe()).groups[0]
+    assert AttachSecurityGroup(group, ()).part is DetachSecurityGroup.part is Part.MEMBERS
     parts = {one.part for one in (MarkSecurityGroup, ChangeRules, DeleteSecurityGroup)}
     assert parts == {Part.WHOLE}
 
