@@ -190,7 +190,7 @@ def _stamp(balancer: str, wanted: CreateBalancer) -> Change:
     summary = (
         f"balancer {wanted.name}: record that it matches the desired state ({wanted.fingerprint})"
     )
-    return Change(Effect.UPDATE, summary, step, completes=wanted)
+    return Change(Effect.UPDATE, summary, step, Part.RECORD, completes=wanted)
 
 
 def is_complete(change: Change, seen: Seen) -> bool:

@@ -145,7 +145,7 @@ async def test_several_changes_are_noted_as_done_by_a_last_one():
     changes = await story.plan(TWO_CHANGES)
     await story.perform(TWO_CHANGES)
 
-    assert [change.part for change in changes] == [Part.MEMBERS, Part.WHOLE, Part.WHOLE]
+    assert [change.part for change in changes] == [Part.MEMBERS, Part.WHOLE, Part.RECORD]
     assert story.only.fingerprint == TWO_CHANGES.fingerprint
 
 
