@@ -55,8 +55,9 @@ class NetworkBalancers:
     async def _with_parts(
         self, wish: Wish, seen: Seen, groups: Sequence[TargetGroup], *, deep: bool
     ) -> Seen:
-        subject = seen.subject
-        if subject is not None and (deep or not plan.is_current(wish, subject.tags, seen.machines)):
+        subject, found = seen.subject, seen.found
+        is_current = found is not None and plan.is_current(wish, found.tags, seen.machines)
+        if subject is not None and (deep or not is_current):
             listeners = await self.client.send(DescribeListeners(subject.id))
             seen = replace(seen, listeners=listeners)
         used = {one.group for one in seen.listeners or ()}

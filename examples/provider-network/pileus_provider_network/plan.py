@@ -71,6 +71,11 @@ class Seen:
             owner=owner_of(one.tags),
         )
 
+    def claimed(self) -> "Seen":
+        """Returns the state after the load balancer that the user names got the owner's mark."""
+        mark = mark_of(self.owner)
+        return replace(self, groups=tuple(replace(one, tags=mark) for one in self.groups))
+
     def group(self, id_: str) -> TargetGroup | None:
         return next((one for one in self.groups if one.id == id_), None)
 
@@ -256,8 +261,8 @@ def _adoption(wish: Wish, wanted: Wanted, seen: Seen) -> tuple[Change, ...]:
         raise Misconfigured(f"there is no network load balancer {wish.adopts} to adopt")
     if named.tags.cluster not in {"", wish.owner.cluster}:
         raise Misconfigured(f"{named.id} belongs to cluster {named.tags.cluster}")
-    members = (one for one in _repairs(wanted, seen) if one.part is Part.MEMBERS)
-    return Change(Effect.UPDATE, f"owner of {named.id}", Claim(named.id)), *members
+    claim = Change(Effect.UPDATE, f"owner of {named.id}", Claim(named.id))
+    return claim, *_repairs(wanted, seen.claimed())
 
 
 def _deletion(seen: Seen) -> Iterator[Change]:
@@ -284,10 +289,10 @@ def _repairs(wanted: Wanted, seen: Seen) -> Iterator[Change]:
         yield from _repairs_of(wanted, port, seen, listeners.get(port))
     for port in sorted(listeners.keys() - wanted.ports.keys()):
         yield Change(Effect.DELETE, f"port {port.port}/{port.transport}", RemovePort(port))
-    used = {one.group for one in listeners.values()}
+    kept = {(one.group, wanted.ports.get(port)) for port, one in listeners.items()}
     planned = {wanted.group_name(port) for port in wanted.ports}
     for group in seen.groups:
-        if group.id not in used and group.name not in planned:
+        if (group.id, group.port) not in kept and group.name not in planned:
             yield _unused(group)
 
 
