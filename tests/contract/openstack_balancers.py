@@ -142,6 +142,16 @@ class OpenStackBalancersHarness(BalancersHarness):
         self.api.add_floating_ip(self.public, port=port)
         return balancer
 
+    def unmark(self, owner: Owner) -> bool:
+        """What the Go manager creates has only its own tags."""
+        marks = tags_of(owner)
+        for kind in ("loadbalancers", "listeners", "pools", "floatingips", "security-groups"):
+            for one in self.api.records(kind):
+                if set(marks) <= set(one["tags"]):
+                    tags = [tag for tag in one["tags"] if not tag.startswith("pileus.dev/")]
+                    self.api.change(kind, one["id"], {"tags": tags})
+        return True
+
     def built(self) -> Mapping[Owner, Built]:
         return {_owner(one) or Owner("", one["id"]): self._built(one) for one in self._balancers()}
 

@@ -289,17 +289,23 @@ class PartsBalancers:
             raise Misconfigured(f"balancer {named.id} belongs to {named.mark}")
         assert wish.spec
         mending = self.mend(wanted_of(wish, wish.spec), named)
-        members = (change for change in mending if change.part is Part.MEMBERS)
-        return Claim(named.id, wish.owner, named.mark), *members
+        return Claim(named.id, wish.owner, named.mark), *mending
 
     def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
         have = {port: i for i, port in seen.listeners}
         members = self.members_of(seen)
         return (
-            *(AddListener(port, wanted.members) for port in sorted(wanted.ports - have.keys())),
-            *(RemoveListener(i) for port, i in sorted(have.items()) if port not in wanted.ports),
             *(
-                SetMembers(i, wanted.members)
+                AddListener(port, wanted.members, summary=f"listener {port}")
+                for port in sorted(wanted.ports - have.keys())
+            ),
+            *(
+                RemoveListener(i, summary=f"listener {port}")
+                for port, i in sorted(have.items())
+                if port not in wanted.ports
+            ),
+            *(
+                SetMembers(i, wanted.members, summary=f"members of listener {port}")
                 for port, i in sorted(have.items())
                 if port in wanted.ports and members[i] != self.possible(wanted, seen)
             ),

@@ -66,6 +66,13 @@ class PartsHarness(BalancersHarness):
         self.api.listen(id_, 1, frozenset())
         return id_
 
+    def unmark(self, owner: Owner) -> bool:
+        mark = (owner.cluster, owner.uid)
+        (id_,) = (i for i, m in self.api.balancers.items() if m == mark)
+        self.api.balancers[id_] = None
+        self.api.stamps.pop(id_, None)
+        return True
+
     def built(self) -> Mapping[Owner, Built]:
         api = self.api
         built: dict[Owner, Built] = {}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pileus.cloud.balancer import Ingress, Part, PortStatus, Wish
-from pileus.cloud.errors import CloudError, Misconfigured
-from pileus.testing.conformance import abilities, identity, repair
+from pileus.cloud.errors import CloudError, Conflict, Misconfigured
+from pileus.testing.conformance import abilities, adoption, identity, repair
 from pileus.testing.conformance.harness import run
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.contract.parts import (
@@ -18,6 +18,7 @@ from tests.contract.parts import (
     Create,
     PartsBalancers,
     RemoveListener,
+    Rules,
     Seen,
     SetRules,
 )
@@ -170,6 +171,55 @@ class AdoptsAllOrNothing(PartsBalancers):
         return super().adopt(wish, named)[:1]
 
 
+class PlansTheMarkAndMembersAlone(PartsBalancers):
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        claim, *mending = super().adopt(wish, named)
+        return claim, *(change for change in mending if change.part is Part.MEMBERS)
+
+
+class PlansWhatItNeverDoes(PartsBalancers):
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        return *super().adopt(wish, named), SetRules(Rules(), summary="firewall")
+
+    def perform(self, change: Change, seen: Seen) -> None:
+        if change.summary == "firewall":
+            raise Conflict("not now")
+        super().perform(change, seen)
+
+
+class RemovesPortsWithTheMark(PartsBalancers):
+    def claim(self, change: Claim) -> None:
+        super().claim(change)
+        found = [i for i, (of, _) in self.api.listeners.items() if of == change.id]
+        for listener in found[1:]:
+            del self.api.listeners[listener]
+            self.api.members = {one for one in self.api.members if one[0] != listener}
+
+
+class MarksOthersWithIt(PartsBalancers):
+    def claim(self, change: Claim) -> None:
+        super().claim(change)
+        for id_ in self.api.balancers.keys() - {change.id}:
+            self.api.rules[id_] = Rules(sticky=7)
+
+
+class NamesOthersInItsPlan(PartsBalancers):
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        claim, *mending = super().adopt(wish, named)
+        summary = f"mark, as of {', '.join(sorted(self.api.balancers))}"
+        return replace(claim, summary=summary), *mending
+
+
+class PlansTheMarkAloneFromAfar(PartsBalancers):
+    def look(self, wish: Wish, *, deep: bool) -> Seen:
+        self.is_deep = deep
+        return super().look(wish, deep=deep)
+
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        found = super().adopt(wish, named)
+        return found if self.is_deep else found[:1]
+
+
 class Publishes(PartsBalancers):
     """Publishes one address, which a defect may spoil."""
 
@@ -240,6 +290,9 @@ LAWS: dict[str, Callable[[Make], None]] = {
             identity.a_load_balancer_keeps_its_own_address,
         )
     },
+    "adoption_does_what_its_plan_shows": lambda make: adoption.adoption_does_what_its_plan_shows(
+        make, VirtualTimeLoop
+    ),
     "crash_half_way_is_seen": lambda make: repair.crash_half_way_is_seen(make, VirtualTimeLoop),
     "failures_delete_nothing": lambda make: repair.failures_delete_nothing(make, VirtualTimeLoop),
 }
@@ -251,23 +304,25 @@ DEFECTS: Sequence[tuple[type[PartsBalancers], set[str]]] = [
     (KeepsTheStampHalfWay, {"crash_half_way_is_seen"}),
     (StampsFirst, {"crash_half_way_is_seen"}),
     (NeverLooksDeep, {"manual_changes_are_undone"}),
-    (CallsPortsMembers, {"members_alone"}),
-    (CallsRulesARecord, {"records_alone"}),
+    (CallsPortsMembers, {"members_alone", "adoption_does_what_its_plan_shows"}),
+    (CallsRulesARecord, {"records_alone", "adoption_does_what_its_plan_shows"}),
     (
         SetsRulesAtCreationAlone,
         {
             "affinity_is_as_declared",
             "source_ranges_are_as_declared",
+            "adoption_does_what_its_plan_shows",
             "manual_changes_are_undone",
             "crash_half_way_is_seen",
         },
     ),
     (RollsBackByDeleting, {"failures_delete_nothing"}),
-    (StopsWhenTheParentIsGone, {"orphans_are_deleted"}),
+    (StopsWhenTheParentIsGone, {"orphans_are_deleted", "adoption_does_what_its_plan_shows"}),
     (IdentifiesByName, {"names_are_no_identity"}),
     (
         IgnoresAdoption,
         {
+            "adoption_does_what_its_plan_shows",
             "named_by_the_user_is_adopted",
             "named_without_being_ours",
             "of_another_cluster_is_refused",
@@ -277,11 +332,17 @@ DEFECTS: Sequence[tuple[type[PartsBalancers], set[str]]] = [
     (AdoptsForAnyone, {"a_tenant_reaches_nothing_foreign"}),
     (MarksBeforeItRefuses, {"a_tenant_reaches_nothing_foreign"}),
     (TellsTenantsWhoseItIs, {"a_tenant_reaches_nothing_foreign"}),
-    (AdoptsTheUnmarkedAlone, {"named_by_the_user_is_adopted"}),
+    (AdoptsTheUnmarkedAlone, {"named_by_the_user_is_adopted", "adoption_does_what_its_plan_shows"}),
     (AdoptsFromAnyone, {"of_another_cluster_is_refused"}),
     (HidesWhatIsNamed, {"named_without_being_ours"}),
     (ClaimsWithMembers, {"named_without_being_ours"}),
-    (AdoptsAllOrNothing, {"named_without_being_ours"}),
+    (AdoptsAllOrNothing, {"named_without_being_ours", "adoption_does_what_its_plan_shows"}),
+    (PlansTheMarkAndMembersAlone, {"adoption_does_what_its_plan_shows"}),
+    (PlansWhatItNeverDoes, {"adoption_does_what_its_plan_shows"}),
+    (RemovesPortsWithTheMark, {"adoption_does_what_its_plan_shows"}),
+    (MarksOthersWithIt, {"adoption_does_what_its_plan_shows"}),
+    (NamesOthersInItsPlan, {"adoption_does_what_its_plan_shows"}),
+    (PlansTheMarkAloneFromAfar, {"adoption_does_what_its_plan_shows"}),
     (Publishes, set()),
     (PublishesNoAddress, {"addresses_can_be_published"}),
     (PublishesANameAsIp, {"addresses_can_be_published"}),

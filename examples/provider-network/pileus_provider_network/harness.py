@@ -38,6 +38,7 @@ from pileus_provider_network.model import (
     LoadBalancer,
     Machine,
     ModifyBalancer,
+    ModifyTargetGroup,
     Operation,
     Page,
     RunInstance,
@@ -173,6 +174,16 @@ class NetworkBalancersHarness(BalancersHarness):
         tags = Tags(mark.cluster, mark.uid) if mark else Tags()
         made = self.api.do(FurnishBalancer(f"{name}-{self.api.account.made}", tags, 1, 30001))
         return str(made)
+
+    def unmark(self, owner: Owner) -> bool:
+        account = self.api.account
+        for one in list(account.balancers.values()):
+            if owner_of(one.tags) == owner:
+                self.api.do(ModifyBalancer(one.id, tags=Tags()))
+        for one in list(account.groups.values()):
+            if owner_of(one.tags) == owner:
+                self.api.do(ModifyTargetGroup(one.id, Tags(), one.is_sticky, one.health_port))
+        return True
 
     def built(self) -> Mapping[Owner, Built]:
         return {

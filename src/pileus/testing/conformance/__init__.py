@@ -12,6 +12,7 @@ from importlib.util import find_spec
 
 LAWS = (
     "abilities",
+    "adoption",
     "balancers",
     "convergence",
     "costs",

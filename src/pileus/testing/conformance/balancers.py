@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pileus.cloud.balancer import Balancers, BalancerSpec, Effect, Owner, Part
 from pileus.cloud.errors import Conflict
 from pileus.dataclass import dataclass
-from pileus.testing.conformance import abilities, costs, identity, repair
+from pileus.testing.conformance import abilities, adoption, costs, identity, repair
 from pileus.testing.conformance.convergence import (
     SMALL,
     THEM,
@@ -112,6 +112,9 @@ class BalancersLaws:
 
     def test_trap_16_a_load_balancer_that_the_user_names_is_adopted(self) -> None:
         run(identity.named_by_the_user_is_adopted(self.make()), self.new_loop)
+
+    def test_adoption_does_what_its_plan_shows_and_nothing_else(self) -> None:
+        adoption.adoption_does_what_its_plan_shows(self.make, self.new_loop)
 
     def test_members_of_a_named_load_balancer_are_changed_without_adopting_it(self) -> None:
         run(identity.named_without_being_ours(self.make()), self.new_loop)

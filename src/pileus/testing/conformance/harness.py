@@ -158,6 +158,14 @@ class BalancersHarness(Protocol):
         """
         ...
 
+    def unmark(self, owner: Owner) -> bool:
+        """Remove every mark and record of ours from the owner's load balancer and its parts.
+
+        It is then as another manager left it. False: this harness cannot.
+        """
+        del owner
+        return False
+
     def built(self) -> Mapping[Owner, Built]:
         """Returns every load balancer of every cluster; those without a mark have cluster ""."""
         ...

@@ -25,6 +25,7 @@ from pileus_lab.local.cloud import Behaviour, LocalCloud
 from pileus_lab.local.connect import ABILITIES, cloud_of
 from pileus_lab.local.model.account import AddFault, AddKey, ListKeys, RemoveFault
 from pileus_lab.local.model.balancers import (
+    ClaimBalancer,
     CreateBalancer,
     DeleteBalancer,
     RemoveMembers,
@@ -160,6 +161,14 @@ class Balancers(Doors, BalancersHarness):
         made = self.do(CreateBalancer(name=name, mark=whose, ports=(Port(port=1, node_port=9),)))
         self._clock.forward(60)
         return made.id
+
+    def unmark(self, owner: Owner) -> bool:
+        (ours,) = (
+            one for one in self.cloud.state.balancers.values() if one.mark.owner == owner.uid
+        )
+        self.do(ClaimBalancer(balancer=ours.id, mark=Mark(), was=ours.mark))
+        self._clock.forward(60)
+        return True
 
     def built(self) -> Mapping[Owner, Built]:
         return {
