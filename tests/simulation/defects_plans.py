@@ -8,13 +8,18 @@ from tests.simulation.planting import Defect, Patch
 PLANNED, EMPTY = "every_write_was_planned", "an_empty_plan_means_no_write"
 TRIED, READS = "what_is_planned_is_tried", "a_plan_writes_nothing"
 RECORDS = "a_record_changes_nothing_else"
+ADOPTED = "a_plan_of_adoption_is_complete"
 
 
 def _defect(
-    name: str, plant: Callable[[], Iterable[Patch]], at: int = 1, law: str = PLANNED
+    name: str,
+    plant: Callable[[], Iterable[Patch]],
+    at: int = 1,
+    law: str = PLANNED,
+    scenario: str = "plan",
 ) -> Defect:
     """Returns a defect that was found by seed `at`; the test begins there, for others are slow."""
-    return Defect(name, plant, (law,), within=5, scenario="plan", first=at, at=at)
+    return Defect(name, plant, (law,), within=5, scenario=scenario, first=at, at=at)
 
 
 DEFECTS = (
@@ -32,6 +37,12 @@ DEFECTS = (
     _defect("new balancers, listeners and members are not planned", plans.no_balancer, at=2),
     _defect("member changes are not planned", plans.no_members, at=2),
     _defect("member changes call themselves records", plans.members_as_records, 2, RECORDS),
+    _defect(
+        "an adoption is planned as a mark alone",
+        plans.mark_alone,
+        law=ADOPTED,
+        scenario="take-over",
+    ),
     _defect("the status of Services is not planned", plans.no_status, at=3),
     _defect(
         "the condition of a failing Service is not planned",

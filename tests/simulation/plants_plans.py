@@ -154,6 +154,15 @@ def _lines_of(module: Any, is_hidden: Callable[[Planned], bool]) -> Patch:
     return module, "lines", lines
 
 
+def mark_alone() -> Iterable[Patch]:
+    sound = balancer_plan._adoption
+
+    def adoption(*args: Any) -> tuple[balancer_plan.Change, ...]:
+        return sound(*args)[:1]
+
+    yield balancer_plan, "_adoption", adoption
+
+
 def no_route_deletion() -> Iterable[Patch]:
     yield _lines_of(route, lambda line: line.effect is Effect.DELETE)
 

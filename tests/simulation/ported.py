@@ -66,7 +66,7 @@ class SimulatedPorted(SimulatedLocal):
             yield replace(cloud, abilities=Abilities(requests=Requests(per_balancer=1)))
 
     def operation(self, state: Any, deed: deeds.CloudDeed) -> Any:
-        is_unnoticed = isinstance(deed, deeds.AddPort | deeds.RemoveMember)
+        is_unnoticed = isinstance(deed, deeds.AddPort | deeds.RemoveMember | deeds.DisownBalancer)
         return None if is_unnoticed else super().operation(state, deed)
 
 

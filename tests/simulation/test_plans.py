@@ -1,11 +1,17 @@
 """A manager does what a plan announced just before, and nothing else."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pileus_provider_network.simulated import SimulatedNetwork
 
+from pileus.cloud.balancer import Part
+from pileus.providers.openstack import balancer_plan
+from pileus.providers.openstack.balancer_steps import Change
 from pileus_lab.simulation.clouds.interface import MakeCloud
+from pileus_lab.simulation.clouds.local import SimulatedLocal
 from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
 from pileus_lab.simulation.plan_check import LAWS
 from pileus_lab.simulation.play import play
@@ -89,11 +95,33 @@ def test_plans_are_kept_with_a_ported_provider(seed: int):
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("cloud", [SimulatedLocal, SimulatedOpenStack, SimulatedNetwork])
+def test_balancers_of_another_manager_are_taken_over_as_planned(cloud: MakeCloud):
+    assert_everything_holds(cloud, seeds=OF_OTHERS, scenario="take-over")
+
+
+@pytest.mark.timeout(300)
+def test_a_take_over_of_which_the_plan_shows_marks_and_members_alone_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    sound = balancer_plan._adoption
+
+    def mark_and_members(*args: Any) -> Iterator[Change]:
+        mark, *others = sound(*args)
+        yield mark
+        yield from (one for one in others if one.part is Part.MEMBERS)
+
+    monkeypatch.setattr(balancer_plan, "_adoption", mark_and_members)
+    with pytest.raises(AssertionError, match="a_plan_of_adoption_is_complete"):
+        assert_everything_holds(SimulatedOpenStack, seeds=[2], scenario="take-over")
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_a_wrong_plan_is_found(defect: Defect):
     with planted(defect):
         for seed in defect.seeds():
-            violation = play(draw(seed, SCENARIOS["plan"])).violation
+            violation = play(draw(seed, SCENARIOS[defect.scenario])).violation
             if violation is not None:
                 assert violation.invariant in defect.caught_by, str(violation)
                 return

@@ -41,6 +41,22 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class DisownBalancer(Operation):
+    """Another manager made the load balancer: neither it nor its target groups have tags."""
+
+    id: str
+    NAME: ClassVar[str] = "balancers.disown"
+
+    def step(self, account: Account, now: float) -> tuple[Account, None]:
+        del now
+        tags = account.balancer(self.id).tags
+        for group in account.groups.values():
+            if owner_of(group.tags) == owner_of(tags):
+                account = account.with_group(replace(group, tags=Tags()))
+        return account.with_balancer(replace(account.balancer(self.id), tags=Tags())), None
+
+
+@dataclass(frozen=True, slots=True)
 class FurnishBalancer(Operation):
     """Someone creates a load balancer with one port, in one go. The answer is its ID."""
 
@@ -241,6 +257,8 @@ def _to_balancer(state: Account, deed: deeds.BalancerDeed) -> Operation | None:
             return AddPort(id_, port, node_port)
         case deeds.RemoveMember(id_, member):
             return RemoveTarget(id_, _named(state, member))
+        case deeds.DisownBalancer(id_):
+            return DisownBalancer(id_)
 
 
 def _named(state: Account, name: str) -> str:

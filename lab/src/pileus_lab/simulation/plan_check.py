@@ -40,6 +40,7 @@ from pileus_lab.simulation.environment.steps import (
     Step,
 )
 from pileus_lab.simulation.invariants.service_history import is_manager
+from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import stream
 from pileus_lab.simulation.world import World
 
@@ -78,15 +79,17 @@ def promised(change: Planned) -> Iterator[Write]:
         yield Write(about, place, f"{change.effect} {change.summary}")
 
 
-def recorded(cloud: Cloud, told: Callable[[Write], None], noting: "Noting") -> Cloud:
+def recorded(
+    cloud: Cloud, told: Callable[[Write], None], noting: "Noting", whole: Callable[[Write], None]
+) -> Cloud:
     """Returns the same cloud; `told` is called before every write.
 
     Changes of `Part.RECORD` are made within the context that `noting` returns instead: plans do
-    not name them.
+    not name them. `whole` is called before changes of more than members, too.
     """
     return replace(
         cloud,
-        balancers=cloud.balancers and RecordedBalancers(cloud.balancers, told, noting),
+        balancers=cloud.balancers and RecordedBalancers(cloud.balancers, told, noting, whole),
         routes=cloud.routes and RecordedRoutes(cloud.routes, told),
         ssh_keys=cloud.ssh_keys and RecordedKeys(cloud.ssh_keys, told),
     )
@@ -99,11 +102,16 @@ class RecordedBalancers:
     """`apply` does not name the owner; the `changes` call before it does."""
 
     def __init__(
-        self, inner: Balancers[Any, Any], told: Callable[[Write], None], noting: Noting
+        self,
+        inner: Balancers[Any, Any],
+        told: Callable[[Write], None],
+        noting: Noting,
+        whole: Callable[[Write], None],
     ) -> None:
         self._inner = inner
         self._told = told
         self._noting = noting
+        self._whole = whole
         self._owners: dict[int, tuple[Seen, Owner]] = {}
 
     async def owners(self, cluster: str) -> frozenset[Owner]:
@@ -127,6 +135,8 @@ class RecordedBalancers:
                 after = await self._inner.apply(change, seen)
         else:
             self._told(write)
+            if change.part is Part.WHOLE:
+                self._whole(write)
             after = await self._inner.apply(change, seen)
         self._owners[id(after)] = after, owner
         return after
@@ -270,6 +280,8 @@ SETTLED = 900.0
 """Seconds after which managers that were never stopped have done everything."""
 WORD = 0.05
 """Seconds in which a change reaches every watch."""
+HANDED_OVER = (0.4, 0.6, 0.8, None)
+"""The same for managers whose balancers are made those of another manager."""
 STOPS = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, None)
 """When managers are stopped, as a fraction of the active time; None: afterwards."""
 
@@ -278,7 +290,8 @@ PLANNED = "every_write_was_planned"
 TRIED = "what_is_planned_is_tried"
 READS = "a_plan_writes_nothing"
 RECORDS = "a_record_changes_nothing_else"
-LAWS = (EMPTY, PLANNED, TRIED, READS, RECORDS)
+ADOPTED = "a_plan_of_adoption_is_complete"
+LAWS = (EMPTY, PLANNED, TRIED, READS, RECORDS, ADOPTED)
 
 _IS_RECORD: ContextVar[bool] = ContextVar("is_record", default=False)
 """Whether the current request belongs to a change of `Part.RECORD`."""
@@ -316,7 +329,8 @@ async def hold_to_plans(world: World) -> None:
 
 async def _prepare(world: World) -> None:
     """Plays the events, with managers only at first, until nothing more happens by itself."""
-    stop = stream(world.schedule.seed, "plan").choice(STOPS)
+    takes_over = SCENARIOS[world.schedule.scenario].takes_over
+    stop = stream(world.schedule.seed, "plan").choice(HANDED_OVER if takes_over else STOPS)
     async with asyncio.TaskGroup() as group:
         if stop is not None:
             group.create_task(_stop_at(world, stop * world.schedule.seconds))
@@ -326,6 +340,8 @@ async def _prepare(world: World) -> None:
         await asyncio.sleep(SETTLED)
     _stop(world)
     await asyncio.sleep(REST)
+    if takes_over:
+        world.hand_over()
 
 
 async def _stop_at(world: World, moment: float) -> None:
@@ -355,6 +371,8 @@ class Keeper:
         self._first = Plan()
         self._promises: set[Write] = set()
         self._at_first: set[Write] = set()
+        self._at_adoption: set[Write] = set()
+        """What the first plan announced."""
         self._tried: set[Write] = set()
         self._is_busy = False
         self._reported: tuple[str, ...] = ()
@@ -372,6 +390,7 @@ class Keeper:
             self._reported = tuple(f"metadata.annotations[{name}]" for name in names)
             self._first = await self._plan()
             changes = [change for _, change in self._first.changes]
+            self._at_adoption = {one for it in changes for one in promised(it)}
             self._at_first = {replace(one, value="") for it in changes for one in promised(it)}
             async with asyncio.TaskGroup() as group:
                 following = group.create_task(self._follow())
@@ -380,7 +399,19 @@ class Keeper:
 
     def watching(self, before: Callable[[Cloud], Cloud]) -> Callable[[Cloud], Cloud]:
         """Returns a wrapper of clouds that records writes, besides what `before` does."""
-        return lambda cloud: recorded(before(cloud), self._write, self._noting)
+        return lambda cloud: recorded(before(cloud), self._write, self._noting, self._whole)
+
+    def _whole(self, write: Write) -> None:
+        """Called before a change of more than members.
+
+        Of a balancer that was adopted, the first plan named all of them: it was made before the
+        first start, and nothing but nodes, and so members, has changed since.
+        """
+        uid = write.about.removeprefix("Service ")
+        found = self._world.account.truth().balancers.get(self._world.taken_over.get(uid, ""))
+        is_adopted = found is not None and found.owner is not None and found.owner.uid == uid
+        if is_adopted and write not in self._at_adoption:
+            self._blame(ADOPTED, f"{write}: the plan before the adoption does not name it")
 
     @contextmanager
     def _noting(self, write: Write) -> Generator[None]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pileus_lab.simulation.kinds import SECOND_EDITION, DeedKind, FaultKind, Place
-from pileus_lab.simulation.setup import TWO_CLOUDS, VOLUME_NODES, VOLUMES
+from pileus_lab.simulation.setup import TAKE_OVER, TWO_CLOUDS, VOLUME_NODES, VOLUMES
 
 UNAIDED = ("unaided", "unaided-routes")
 """Names of the setups without repair rounds: manual changes in the cloud are never repaired."""
@@ -44,6 +44,8 @@ class Scenario:
     """Numbers of managers to choose from."""
     plans: bool = False
     """Whether managers are compared with plans made just before (`plan_check.py`)."""
+    takes_over: bool = False
+    """Whether another manager made the balancers that exist when the first plan is made."""
     seconds: float = 200.0
     """Seconds in which events happen."""
     patience: float = 1500.0
@@ -453,6 +455,25 @@ SCENARIOS = {
             faults_most=4,
             replicas=(1,),
             plans=True,
+        ),
+        Scenario(
+            name="take-over",
+            text="balancers of another manager, and Services that changed since, are taken over as "
+            "a plan announced before the first start",
+            deeds={
+                **_deeds("service-edit", "service-tune", weight=10),
+                **_deeds("service-type", "service-delete", "service-again", "machine", "cloud"),
+                DeedKind.NODE_EXCLUDE: 2,
+                DeedKind.SERVICE_CREATE: 14,
+                DeedKind.MACHINE_OUTAGE: 1,
+            },
+            faults=_of(*ALL),
+            deeds_most=40,
+            faults_most=4,
+            setups=(TAKE_OVER,),
+            replicas=(1,),
+            plans=True,
+            takes_over=True,
         ),
     )
 }

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pileus_lab.simulation.kinds import DeedKind, FaultKind, Place
 from pileus_lab.simulation.scenario import UNAIDED, Scenario
-from pileus_lab.simulation.setup import SETUPS, TWO_CLOUDS, VOLUME_NODES, VOLUMES, Setup
+from pileus_lab.simulation.setup import SETUPS, TAKE_OVER, TWO_CLOUDS, VOLUME_NODES, VOLUMES, Setup
 
 
 def stream(seed: int, *names: object) -> Random:
@@ -19,7 +19,7 @@ def stream(seed: int, *names: object) -> Random:
 K = TypeVar("K")
 T = TypeVar("T")
 
-APART = {*UNAIDED, TWO_CLOUDS, VOLUMES, VOLUME_NODES}
+APART = {*UNAIDED, TAKE_OVER, TWO_CLOUDS, VOLUMES, VOLUME_NODES}
 NAMES = tuple(one.name for one in SETUPS if one.name not in APART)
 QUIET = (60.0, 60.0, 60.0, 330.0)
 """The last is longer than the usual time between two refreshes; one in four is enough."""

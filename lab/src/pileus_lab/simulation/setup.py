@@ -26,12 +26,16 @@ CLUSTER_CIDR = "10.244.0.0/20"
 CLUSTER_CIDR_V6 = "fd44::/60"
 TWO_CLOUDS = "two-clouds"
 """The name of the setup with a second cloud."""
+TAKE_OVER = "take-over"
+"""The name of the setup in which one namespace is trusted."""
 VOLUMES = "volumes"
 """The name of the setup with the volume controller."""
 VOLUME_NODES = "volume-nodes"
 """The name of the setup with the volume controller, kubelets and the node plugin."""
 KEYS = "kube-system/ssh-keys"
 """Where the desired SSH keys are stored."""
+TRUSTED = "default"
+"""The namespace that may use balancers of others in the setup `take-over`."""
 EXTRA_CLASS = "example.com/extra"
 """A load balancer class that is ours in some setups."""
 MONITOR_PERIOD = 10.0
@@ -178,6 +182,7 @@ SETUPS = (
     ),
     Setup(VOLUMES, _VOLUMES),
     Setup(VOLUME_NODES, _VOLUMES),
+    Setup(TAKE_OVER, (_NO_ROUTES, f"--trusted-namespaces={TRUSTED}")),
     Setup("unaided", (_NO_ROUTES, *_NO_REPAIRS)),
     Setup("unaided-routes", (*_BOTH, *_NO_REPAIRS)),
 )

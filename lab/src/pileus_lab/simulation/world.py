@@ -103,6 +103,8 @@ class World:
         for manager in self._managers:
             manager.watch_cloud = costs.watched
         lease = setup.config[LeaderElectionSettings].durations.lease
+        self.taken_over: Mapping[str, str] = {}
+        """Balancers that another manager made, by the UID of their Service."""
         self._mishaps = Mishaps(self._managers, self._cluster, loop, self.trace, lease)
 
     @asynccontextmanager
@@ -150,6 +152,11 @@ class World:
             self._claims.tidy()
         if tidies:
             self._users.tidy()
+
+    def hand_over(self) -> None:
+        """Makes all balancers those of another manager, as far as the cloud knows such."""
+        self.trace.note("schedule", "another manager has made all balancers")
+        self.taken_over = self._operators.hand_over(stream(self._schedule.seed, "hand over"))
 
     @property
     def loop(self) -> SimulationLoop:

@@ -70,6 +70,13 @@ class RemoveMember:
 
 
 @dataclass(frozen=True, slots=True)
+class DisownBalancer:
+    """Removes our marks from a balancer and its parts: it is then as another manager made it."""
+
+    balancer: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShareBalancer:
     """Another cluster adds parts of its own to one of our balancers.
 
@@ -111,6 +118,6 @@ class DeleteVolume:
 
 
 MachineDeed = AddMachine | DeleteMachine | StopMachine | StartMachine
-BalancerDeed = AddBalancer | DeleteBalancer | AddPort | RemoveMember
+BalancerDeed = AddBalancer | DeleteBalancer | AddPort | RemoveMember | DisownBalancer
 RouteDeed = AddRoute | DeleteRoute
 CloudDeed = MachineDeed | BalancerDeed | RouteDeed | AddKey | DeleteVolume | ShareBalancer

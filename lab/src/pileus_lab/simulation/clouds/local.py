@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
-from typing import Generic, TypeVar, cast
+from typing import ClassVar, Generic, TypeVar, cast
 
 from msgspec.structs import replace as changed
 
@@ -17,7 +17,7 @@ from pileus_lab.local.connect import cloud_of
 from pileus_lab.local.model import account, balancers, machines, records, routes, volumes
 from pileus_lab.local.model.records import Mark, Page, Power
 from pileus_lab.local.model.state import Moment as LocalMoment
-from pileus_lab.local.model.state import Operation, Settings, State, family_of
+from pileus_lab.local.model.state import Operation, Request, Settings, State, family_of
 from pileus_lab.simulation.clouds import deeds
 from pileus_lab.simulation.clouds.deeds import BalancerDeed, CloudDeed, MachineDeed, RouteDeed
 from pileus_lab.simulation.clouds.interface import Api, Asked, Moment
@@ -229,6 +229,24 @@ def _volume(volume: records.Volume) -> Volume:
     )
 
 
+class Disown(Request, frozen=True):
+    """Another manager made the balancer: it has no mark, and nothing is recorded about it."""
+
+    NAME: ClassVar[str] = "balancers.disown"
+    WRITES: ClassVar[bool] = True
+    ANSWER: ClassVar[type] = object
+
+    balancer: str
+
+    def step(self, state: State, moment: LocalMoment) -> tuple[State, object]:
+        del moment
+        found = state.balancers.get(self.balancer)
+        if found is None:
+            return state, None
+        unmarked = changed(found, mark=Mark(), fingerprint="")
+        return replace(state, balancers={**state.balancers, found.id: unmarked}), None
+
+
 def _to_route(deed: RouteDeed) -> Operation[object]:
     match deed:
         case deeds.AddRoute(there, target, cluster):
@@ -270,3 +288,5 @@ def _to_balancer(deed: BalancerDeed) -> Operation[object]:
             return balancers.PutPort(balancer=balancer, port=added)
         case deeds.RemoveMember(balancer, member):
             return balancers.RemoveMembers(balancer=balancer, names=(member,))
+        case deeds.DisownBalancer(balancer):
+            return Disown(balancer=balancer)

@@ -13,6 +13,9 @@ from pileus_lab.simulation.clouds.truth import Route
 
 ELSEWHERE = "192.0.2.77"
 """Address of a machine of another cluster."""
+OURS = "pileus.dev/"
+"""How all our tags begin."""
+OWNER = f"{OURS}service="
 STRANGER = "kube_service_stranger_default_shop"
 """The tag of a Service of another cluster, whose Go manager shares a load balancer of ours."""
 
@@ -119,6 +122,8 @@ def _change_balancer(hands: _Hands, deed: deeds.BalancerDeed) -> None:
             _add_port(hands, balancer, port, node_port)
         case deeds.RemoveMember(balancer, member):
             _remove_member(hands, balancer, member)
+        case deeds.DisownBalancer(balancer):
+            _disown(hands, balancer)
 
 
 def _add_balancer(hands: _Hands, deed: deeds.AddBalancer) -> None:
@@ -201,6 +206,19 @@ def _share(hands: _Hands, balancer: str, port: int) -> None:
     send("POST", "pools", "pool", {**pool, "loadbalancer_id": balancer})
     member = {"name": "m-1", "address": ELSEWHERE, "protocol_port": 30000}
     send("POST", f"pools/{used['id']}/members", "member", member)
+
+
+def _disown(hands: _Hands, balancer: str) -> None:
+    """What is left is what the Go manager gives them: names, descriptions and its own tags."""
+    record = hands.state.get("loadbalancers", balancer)
+    if record is None:
+        return
+    owners = {tag for tag in record["tags"] if tag.startswith(OWNER)}
+    for kind in ("loadbalancers", "listeners", "pools", "floatingips", "security-groups"):
+        for one in hands.state.table(kind).values():
+            if one["id"] == balancer or owners & {*one["tags"]}:
+                kept = [tag for tag in one["tags"] if not tag.startswith(OURS)]
+                hands.state = hands.state.change(kind, one["id"], {"tags": kept})
 
 
 def _at_once(hands: _Hands, balancer: str) -> None:

@@ -59,7 +59,8 @@ class TruthOf:
         self._owned: Mapping[str, tuple[tuple[Record, ...], Sequence[Balancer]]] = {}
         """What load balancers are to each of their owners, by the IDs of the load balancers."""
         self._clusters: dict[str, str] = {}
-        """Clusters of Services, by UID, from all marks that were ever there."""
+        """Clusters of Services, by UID, from all marks that were ever there. Those of a load
+        balancer that a manager created count more than those of others with the same UID."""
         self._ids: dict[Owner, str] = {}
         """IDs of the last load balancers of owners."""
 
@@ -137,7 +138,9 @@ class TruthOf:
             for made in before[1]:
                 owner = made.owner
                 if owner:
-                    self._clusters[owner.uid] = owner.cluster
+                    is_ours = bool(_creator_of(one))
+                    first = self._clusters.get(owner.uid, owner.cluster)
+                    self._clusters[owner.uid] = owner.cluster if is_ours else first
                     self._ids[owner] = made.id
                 yield _twin(made) if owner in owners else made
                 if owner:

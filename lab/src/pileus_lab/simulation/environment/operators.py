@@ -2,16 +2,18 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from random import Random
 from uuid import UUID
 
 from pileus.clock import Clock
+from pileus.controllers.service.annotations import WRITTEN
 from pileus_lab.apiserver.tree import Obj, rows, text, words
 from pileus_lab.node_agents.node import Host, alive_status, new_node
-from pileus_lab.simulation.clouds.deeds import AddKey, AddMachine, DeleteMachine
+from pileus_lab.simulation.clouds.deeds import AddKey, AddMachine, DeleteMachine, DisownBalancer
 from pileus_lab.simulation.environment.account import Account
 from pileus_lab.simulation.environment.cluster import LEASE, LEASES_PATH, MERGE, NODES_PATH, Cluster
 from pileus_lab.simulation.environment.kubelets import HOW
-from pileus_lab.simulation.environment.users import TEAM
+from pileus_lab.simulation.environment.users import ADOPT, TEAM, service_path
 from pileus_lab.simulation.kinds import DeedKind
 from pileus_lab.simulation.schedule import Deed
 from pileus_lab.simulation.setup import KEYS
@@ -27,6 +29,8 @@ USERS = ("admin", "backup", "root")
 ALGORITHM, NONE = "ssh-ed25519", "none"
 KEYS_KNOWN = 12
 """Number of different keys in a world."""
+NAMED = 0.7
+"""Fraction of the balancers of another manager that their Services name."""
 DELETION, NEVER = "pileus.dev/deletion", "never"
 """The annotation that forbids the deletion of a node."""
 SERVICES_PATH = "/api/v1/namespaces/default/services"
@@ -77,6 +81,32 @@ class Operators:
         """What exists before the first manager starts."""
         self._cluster.act(WHO, "POST", "/api/v1/namespaces", {"metadata": {"name": TEAM}})
         self._write_keys({"admin": public_key(0)})
+
+    def hand_over(self, chance: Random) -> Mapping[str, str]:
+        """Makes all balancers those of another manager: cloud and Services have no marks of ours.
+
+        A cloud that does not find its balancer by itself needs users who name it. Returns the
+        balancers by the UID of their Service.
+        """
+        ours, before = self._cluster.cluster_id(), self._account.truth().balancers
+        for key in sorted(before):
+            if before[key].is_of(ours):
+                self._account.do(WHO, DisownBalancer(key))
+        after = self._account.truth().balancers
+        left = {
+            one.owner.uid: key
+            for key, one in before.items()
+            if one.owner and one.is_of(ours) and key in after and after[key].owner is None
+        }
+        for service in self._cluster.services():
+            uid, path = text(service, "metadata", "uid"), service_path(service)
+            if uid in left:
+                named = {ADOPT: left[uid]} if chance.random() < NAMED else {}
+                body = {"metadata": {"annotations": {WRITTEN: None, **named}}}
+                self._cluster.act(WHO, "PATCH", path, body, MERGE)
+                status = {"status": {"conditions": None}}
+                self._cluster.act(WHO, "PATCH", f"{path}/status", status, MERGE)
+        return left
 
     def end(self) -> None:
         """Cancels everything that was planned."""
