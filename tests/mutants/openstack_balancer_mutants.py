@@ -72,6 +72,23 @@ OPENSTACK_BALANCERS = (
         scenario="services",
     ),
     Mutant(
+        name="the pool of a port that is removed after a restore is left",
+        module="providers.openstack.ownership",
+        before="return is_left and cluster_of(part.tags) == owner.cluster",
+        after="return False",
+        tests=_TENANTS,
+        danger=Danger.LEAK,
+        scenario="take-over",
+    ),
+    Mutant(
+        name="the plan of a take-over shows a new port without its pool and members",
+        module="providers.openstack.port_plan",
+        before='CreatePart("listener", body))\n            yield from self._foreseen(port)\n',
+        after='CreatePart("listener", body))\n',
+        tests=_TAKEOVER,
+        scenario="take-over",
+    ),
+    Mutant(
         name="a copy of a trusted Service takes the load balancer of another cluster",
         module="providers.openstack.ownership",
         before="return is_named and wish.may_use_foreign and has_host_name",
