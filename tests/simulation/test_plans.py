@@ -101,6 +101,12 @@ def test_balancers_of_another_manager_are_taken_over_as_planned(cloud: MakeCloud
 
 
 @pytest.mark.timeout(300)
+def test_a_service_that_gave_up_its_node_ports_keeps_its_members():
+    """OpenStack needs the ports: the load balancer was emptied, and reported as ready."""
+    assert_everything_holds(SimulatedOpenStack, seeds=[24], scenario="take-over")
+
+
+@pytest.mark.timeout(300)
 def test_a_take_over_of_which_the_plan_shows_marks_and_members_alone_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ):
