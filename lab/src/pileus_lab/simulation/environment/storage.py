@@ -249,6 +249,11 @@ class Claims:
         if uid is not None:
             del self.pods[uid]
 
+    def resume(self, claim: str, node: str) -> None:
+        """The pod of the claim with this UID starts again, if the claim was not deleted since."""
+        if any(uid_of(one) == claim for one in self._alive()):
+            self.pods.setdefault(claim, node)
+
     def _alive(self) -> list[Obj]:
         return [one for one in self._cluster.objects(CLAIMS) if not is_deleting(one)]
 

@@ -282,9 +282,7 @@ class Hosts:
         ended = [one.claim for one in host.uses.values() if pods.get(one.claim) == host.name]
         for claim in ended:
             del pods[claim]
-            self.around.loop.call_later(
-                2 * PERIOD, lambda claim=claim: pods.setdefault(claim, host.name)
-            )
+            self.around.loop.call_later(2 * PERIOD, self.around.claims.resume, claim, host.name)
 
     def _litter(self, deed: Deed) -> None:
         """At the staging path of a volume in use, or of the next one."""
