@@ -184,10 +184,18 @@ def claims_have_their_volumes(facts: Facts) -> Iterator[str]:
     """Each claim is bound to a volume of its size, and nothing of its creation is left."""
     if not facts.runs(VOLUME.canonical):
         return
-    volumes = facts.account.truth().volumes.values()
-    by_owner = {one.owner.uid: one for one in volumes if one.owner is not None}
+    volumes = facts.account.truth().volumes
+    handles = {
+        name_of(one): text(one, "spec", "csi", "volumeHandle")
+        for one in facts.cluster.objects(VOLUMES)
+    }
     for claim in facts.cluster.objects(CLAIMS):
-        name, volume = name_of(claim), by_owner.get(claim_owner(uid_of(claim)))
+        name, volume = (
+            name_of(claim),
+            volumes.get(handles.get(text(claim, "spec", "volumeName"), "")),
+        )
+        if volume and (not volume.owner or volume.owner.uid != claim_owner(uid_of(claim))):
+            volume = None
         if _is_lost(facts, claim) or (_is_others(claim) and not is_deleting(claim)):
             continue
         lack = _lack(facts, claim, volume)
