@@ -31,7 +31,7 @@ VOLUMES = (
         after="",
         tests=_DEVICES,
         danger=Danger.DELETION,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="another filesystem is replaced",
@@ -49,7 +49,7 @@ VOLUMES = (
         after="for at in range(0)",
         tests=_DEVICES,
         danger=Danger.DELETION,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="the copy of a superblock is overwritten",
@@ -92,7 +92,7 @@ VOLUMES = (
         after="if False:",
         tests="volumes/test_parameters.py",
         danger=Danger.OWNERSHIP,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a volume that is still being created is returned",
@@ -233,7 +233,7 @@ VOLUMES = (
         after="if error.code is not None:",
         tests=_DEVICES,
         danger=Danger.DELETION,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="an answer of blkid without a type counts as an empty device",
@@ -242,7 +242,7 @@ VOLUMES = (
         after='or found.get("PTTYPE") or ""',
         tests=_DEVICES,
         danger=Danger.DELETION,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a volume for readers is formatted",
@@ -259,7 +259,7 @@ VOLUMES = (
         ),
         tests=_NODE,
         danger=Danger.DELETION,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a FlexVolume for readers is formatted",
@@ -295,7 +295,7 @@ VOLUMES = (
         after="if False:",
         tests=_NODE,
         danger=Danger.DELETION,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a mount for writers serves a reader",
@@ -304,7 +304,7 @@ VOLUMES = (
         after="if existing.is_read_only and not read_only:",
         tests=_DEVICES,
         danger=Danger.OWNERSHIP,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a device that is mounted for writers is staged for readers",
@@ -313,7 +313,7 @@ VOLUMES = (
         after="pass",
         tests=_NODE,
         danger=Danger.OWNERSHIP,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a file with content at the target is removed",
@@ -519,7 +519,7 @@ VOLUMES = (
         after="if found and not is_begun:",
         tests=_DEVICES,
         danger=Danger.DELETION,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a volume is deleted for a PersistentVolume that was replaced",
@@ -695,7 +695,7 @@ VOLUMES = (
         after="",
         tests=_DEVICES,
         danger=Danger.OWNERSHIP,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a volume with the mount option ro is formatted",
@@ -704,7 +704,7 @@ VOLUMES = (
         after="in READ_ONLY_MODES",
         tests=_NODE,
         danger=Danger.DELETION,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a path is read as the source of a claim",

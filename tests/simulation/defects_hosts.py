@@ -3,7 +3,7 @@
 from tests.simulation import plants_hosts as plants
 from tests.simulation.planting import Defect
 
-NODES = "volume-nodes"
+NODES, WRITERS = "volume-nodes", "volume-writers"
 FORMATTED = "volumes_with_data_are_never_formatted"
 
 OF_HOSTS = (
@@ -132,5 +132,27 @@ OF_HOSTS = (
         caught_by=("pods_run_with_their_volumes",),
         scenario=NODES,
         at=1,
+    ),
+    Defect(
+        name="what a pod may only read is formatted",
+        plant=plants.pods_that_read_get_a_filesystem,
+        caught_by=("volumes_for_readers_stay_as_they_are",),
+        scenario=WRITERS,
+        at=14,
+        first=10,
+    ),
+    Defect(
+        name="a mount for writers serves a reader",
+        plant=plants.any_mount_serves_readers,
+        caught_by=("pods_that_only_read_cannot_write",),
+        scenario=WRITERS,
+        at=9,
+    ),
+    Defect(
+        name="only the beginning of a device is read before it is formatted",
+        plant=plants.only_the_beginning_is_read,
+        caught_by=(FORMATTED,),
+        scenario=WRITERS,
+        at=4,
     ),
 )

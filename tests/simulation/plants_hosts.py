@@ -22,8 +22,9 @@ from pileus.controllers.volume.steps import (
     RemoveAttachmentFinalizer,
     Step,
 )
+from pileus.csi import node
 from pileus.objects.nodes import taints_of
-from pileus.volumes import devices
+from pileus.volumes import devices, mounts
 from pileus.volumes.busy import InProgress
 from pileus.volumes.commands import HostError
 from tests.simulation.planting import Patch
@@ -204,3 +205,30 @@ def filesystems_keep_their_size() -> Iterable[Patch]:
 
     yield devices, "grow_mounted", unchanged
     yield devices, "grow_unmounted", unchanged
+
+
+def pods_that_read_get_a_filesystem() -> Iterable[Patch]:
+    """What a pod may only read is formatted and grown, and mounted read-only then."""
+    sound = node._mount
+
+    async def mount(device: Any, staging: Any, wanted: Any, *, read_only: bool) -> None:
+        await devices.make_filesystem(device, "ext4")
+        await devices.grow_unmounted(device, "ext4")
+        await sound(device, staging, wanted, read_only=read_only)
+
+    yield node, "_mount", mount
+
+
+def any_mount_serves_readers() -> Iterable[Patch]:
+    """A mount that is there already is used, whether a pod may write to it or not."""
+    yield mounts, "check_access", lambda *_, **__: None
+
+
+def only_the_beginning_is_read() -> Iterable[Patch]:
+    """A device counts as empty if nothing is at its beginning."""
+    sound = devices.probed
+
+    def probed(size: int) -> Iterator[tuple[int, int]]:
+        return iter([next(sound(size))])
+
+    yield devices, "probed", probed

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus_lab.simulation.kinds import SECOND_EDITION, DeedKind, FaultKind, Place
-from pileus_lab.simulation.scenario import SCENARIOS, first_edition
+from pileus_lab.simulation.kinds import (
+    SECOND_EDITION,
+    THIRD_EDITION,
+    DeedKind,
+    FaultKind,
+    Place,
+)
+from pileus_lab.simulation.scenario import SCENARIOS, first_edition, second_edition
 from pileus_lab.simulation.schedule import LONGEST_LIE, Spell, Weather, draw
 
 seeds = st.integers(min_value=0, max_value=1 << 40)
@@ -82,6 +88,8 @@ def test_every_kind_happens_in_the_mixed_scenario(kind: DeedKind | FaultKind):
     aimed |= {
         DeedKind.CLAIM_FORGED: "volume-writers",
         DeedKind.ATTACHMENT_SECOND: "volume-writers",
+        DeedKind.POD_READS: "volume-writers",
+        DeedKind.VOLUME_WRITTEN: "volume-writers",
         DeedKind.HOST_STALE_MOUNT: "volume-writers",
         DeedKind.PLUGIN_SLOW: "volume-writers",
         FaultKind.CLOUD_MIXED: "volume-writers",
@@ -96,7 +104,7 @@ def test_every_kind_happens_in_the_mixed_scenario(kind: DeedKind | FaultKind):
 def test_the_first_edition_has_nothing_that_was_added_later(seed: int, name: str):
     schedule = draw(seed, first_edition(SCENARIOS[name]))
 
-    assert not {item.kind for item in schedule.items} & SECOND_EDITION
+    assert not {item.kind for item in schedule.items} & (SECOND_EDITION | THIRD_EDITION)
     assert not schedule.kubelets_identify
     assert not schedule.machines_have_both
 
@@ -110,6 +118,13 @@ def test_the_first_edition_draws_what_it_always_drew():
     ]
 
     assert hashlib.sha256(repr(facts).encode()).hexdigest()[:16] == "7c407e095af2e3db"
+
+
+def test_the_second_edition_draws_what_it_always_drew():
+    schedules = [draw(seed, second_edition(SCENARIOS["strangers"])) for seed in range(30)]
+    facts = [(one.setup.name, *map(str, one.items)) for one in schedules]
+
+    assert hashlib.sha256(repr(facts).encode()).hexdigest()[:16] == "c56c43753a5ca5f0"
 
 
 def test_a_spell_draws_from_its_own_stream_of_chance():

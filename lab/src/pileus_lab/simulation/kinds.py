@@ -191,8 +191,13 @@ class DeedKind(StrEnum):
     POD_MOVE = "pod-move"
     """The pod of a claim starts on a node, or moves to another one."""
     POD_END = "pod-end"
+    POD_READS = "pod-reads"
+    """The next pod of a claim only reads: by itself, or by the volume's access mode or mount
+    option; or it writes again."""
     VOLUME_VANISH = "volume-vanish"
     """A volume is deleted manually in the cloud."""
+    VOLUME_WRITTEN = "volume-written"
+    """Others write to a volume that no pod has used yet: data, or another filesystem."""
     PLUGIN_CRASH = "plugin-crash"
     """The node plugin is killed between two awaits, with its commands, and started again."""
     PLUGIN_REPEAT = "plugin-repeat"
@@ -238,3 +243,8 @@ SECOND_EDITION: frozenset[DeedKind | FaultKind] = frozenset({
     DeedKind.STRANGER_TEXT,
 })
 """Kinds that the first edition of the scenarios does not have (`scenario.first_edition`)."""
+THIRD_EDITION: frozenset[DeedKind | FaultKind] = frozenset({
+    DeedKind.POD_READS,
+    DeedKind.VOLUME_WRITTEN,
+})
+"""Kinds that the second edition does not have (`scenario.second_edition`)."""

@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pileus_lab.simulation.kinds import SECOND_EDITION, DeedKind, FaultKind, Place
+from pileus_lab.simulation.kinds import (
+    SECOND_EDITION,
+    THIRD_EDITION,
+    DeedKind,
+    FaultKind,
+    Place,
+)
 from pileus_lab.simulation.setup import TAKE_OVER, TWO_CLOUDS, VOLUME_NODES, VOLUMES
 
 UNAIDED = ("unaided", "unaided-routes")
@@ -50,7 +56,7 @@ class Scenario:
     """Seconds in which events happen."""
     patience: float = 1500.0
     """Seconds until everything must match the desired state, once there are no more faults."""
-    edition: int = 2
+    edition: int = 3
     """Version of the mixture: the same seed draws another schedule in another version."""
 
     @property
@@ -328,15 +334,19 @@ SCENARIOS = {
         Scenario(
             name="volume-writers",
             text="two attachments of one volume, mounts that were left behind, requests that "
-            "overlap, forged claims, and machines that hang, stop and come back, while pods write",
+            "overlap, forged claims, data of others, and machines that hang, stop and come back, "
+            "while pods write and others only read",
             deeds={
                 DeedKind.CLAIM_CREATE: 10,
+                DeedKind.CLAIM_GROW: 6,
                 DeedKind.CLAIM_DELETE: 3,
                 DeedKind.CLAIM_FORGED: 3,
+                DeedKind.VOLUME_WRITTEN: 6,
                 DeedKind.ATTACHMENT_SECOND: 12,
                 DeedKind.HOST_STALE_MOUNT: 8,
                 DeedKind.POD_MOVE: 24,
                 DeedKind.POD_END: 3,
+                DeedKind.POD_READS: 10,
                 DeedKind.PLUGIN_CRASH: 3,
                 DeedKind.PLUGIN_SLOW: 8,
                 DeedKind.HOST_HANGS: 10,
@@ -352,9 +362,11 @@ SCENARIOS = {
                 FaultKind.CLOUD_STALE: 16,
                 FaultKind.CLOUD_MIXED: 24,
                 FaultKind.API_GARBLED: 24,
+                FaultKind.HOST_BLKID_FAILS: 10,
+                FaultKind.HOST_MOUNT_FAILS: 4,
             },
-            deeds_most=80,
-            faults_most=16,
+            deeds_most=100,
+            faults_most=18,
             seconds=300.0,
             setups=(VOLUME_NODES,),
             replicas=(1, 2),
@@ -484,10 +496,17 @@ def first_edition(scenario: Scenario) -> Scenario:
 
     Seeds that were found with it are played with it: `tests/simulation/test_regressions.py`.
     """
+    former = second_edition(scenario)
     return replace(
-        scenario,
-        deeds={kind: n for kind, n in scenario.deeds.items() if kind not in SECOND_EDITION},
-        faults={kind: n for kind, n in scenario.faults.items() if kind not in SECOND_EDITION},
+        former,
+        deeds={kind: n for kind, n in former.deeds.items() if kind not in SECOND_EDITION},
+        faults={kind: n for kind, n in former.faults.items() if kind not in SECOND_EDITION},
         setups=scenario.setups or FIRST_EDITION,
         edition=1,
     )
+
+
+def second_edition(scenario: Scenario) -> Scenario:
+    """The scenario before strangers had addresses, and pods that only read volumes."""
+    deeds = {kind: n for kind, n in scenario.deeds.items() if kind not in THIRD_EDITION}
+    return replace(scenario, deeds=deeds, edition=2)

@@ -35,8 +35,10 @@ class HostEvent(StrEnum):
     """What happens to a volume on a machine."""
 
     FORMAT = "is formatted"
+    GROW = "has its filesystem grown"
     MOUNT = "is mounted"
     READ = "is read by a pod"
+    USE = "is used by a pod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class HostStep:
     what: str = ""
     wrong: str = ""
     """What a pod found instead of its data; empty: nothing is wrong."""
+    for_readers: bool = False
+    """Whether a request asks for it that lets nothing write to the filesystem."""
 
 
 class Channel(StrEnum):

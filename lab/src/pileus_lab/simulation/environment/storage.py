@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 
 from pileus.cloud.model import InstanceState
 from pileus.volumes.parameters import driver_name
@@ -44,6 +45,24 @@ MOST_ATTACHED = TYPES["small"].volumes
 """Volumes that the scheduler puts on one node: as many as the smallest machine can have."""
 
 
+class Access(StrEnum):
+    """How the pod of a claim uses its volume."""
+
+    WRITES = "writes"
+    READS = "reads"
+    """Only this pod: its node may write to the filesystem."""
+    READS_BY_MODE = "reads, by the access mode"
+    READS_BY_OPTION = "reads, by the mount option ro"
+
+    @property
+    def is_for_readers(self) -> bool:
+        """Whether nothing may write to the filesystem."""
+        return self in {Access.READS_BY_MODE, Access.READS_BY_OPTION}
+
+
+READING = tuple(one for one in Access if one is not Access.WRITES)
+
+
 def is_tainted(node: Obj) -> bool:
     return any(text(one, "key") == OUT_OF_SERVICE for one in rows(node, "spec", "taints"))
 
@@ -59,6 +78,8 @@ class Claims:
         self._named = 0
         self.pods: dict[str, str] = {}
         """By UID of the claim: the node of its pod."""
+        self.reading: dict[str, Access] = {}
+        """By UID of the claim: how its pod uses it; without one, it writes."""
         self.lost: set[str] = set()
         """Volumes that users have deleted in the cloud."""
         self._silent_since: dict[str, float] = {}
@@ -70,6 +91,7 @@ class Claims:
             DeedKind.ATTACHMENT_SECOND: self._attach_second,
             DeedKind.POD_MOVE: self._move,
             DeedKind.POD_END: self._end,
+            DeedKind.POD_READS: self._read,
             DeedKind.VOLUME_VANISH: self._vanish,
         }
 
@@ -180,7 +202,8 @@ class Claims:
                     del self.pods[uid_of(claim)]
 
     def tidy(self) -> None:
-        """Pods whose nodes cannot run them end."""
+        """Pods whose nodes cannot run them end, and the others write."""
+        self.reading.clear()
         ready = {
             name_of(one) for one in self._cluster.objects("nodes") if ready_status(one) == "True"
         }
@@ -248,6 +271,15 @@ class Claims:
         uid = deed.one_of(sorted(self.pods))
         if uid is not None:
             del self.pods[uid]
+
+    def _read(self, deed: Deed) -> None:
+        claim = deed.one_of(self._alive())
+        if claim is not None and self.reading.pop(uid_of(claim), None) is None:
+            self.reading[uid_of(claim)] = READING[deed.choice // 7 % len(READING)]
+
+    def access(self, claim: str) -> Access:
+        """How the pod of the claim with this UID uses its volume."""
+        return self.reading.get(claim, Access.WRITES)
 
     def resume(self, claim: str, node: str) -> None:
         """The pod of the claim with this UID starts again, if the claim was not deleted since."""

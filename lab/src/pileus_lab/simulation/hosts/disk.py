@@ -1,6 +1,10 @@
 """The content of a volume: bytes, and the records that pods have written to its filesystem."""
 
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pileus.volumes.devices import NOTE
 
 GIB = 1 << 30
 BLOCK_LOG = 2
@@ -8,6 +12,31 @@ BLOCK = 1024 << BLOCK_LOG
 SUPERBLOCK, MAGIC = 0x400, b"\x53\xef"
 RUBBISH_AT = 0x2000
 """Where a filesystem that is being created has data before it has a signature."""
+
+
+UNPROBED_AT = 0x18000
+"""Where the node plugin does not look for data (`product.SMALLER`), and blkid does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strange:
+    """What others have written to a disk."""
+
+    place: Callable[[int], int]
+    """Where, by the size of the disk."""
+    shown: str = ""
+    """What blkid prints; empty: it finds nothing."""
+    is_begun: bool = False
+    """Whether a format of the node plugin was interrupted before."""
+
+
+STRANGE = (
+    Strange(lambda size: size - BLOCK),
+    Strange(lambda size: size // 2),
+    Strange(lambda _: UNPROBED_AT, "TYPE=xfs\n"),
+    Strange(lambda _: UNPROBED_AT, "TYPE=xfs\n", is_begun=True),
+    Strange(lambda _: UNPROBED_AT, "USAGE=raid\n"),
+)
 
 
 class Disk:
@@ -18,6 +47,8 @@ class Disk:
         self.size = size
         self.records: list[str] = []
         """What pods have written, in the filesystem on it."""
+        self.strange: Strange | None = None
+        """What others have written to it, before it was used."""
         self._written: dict[int, bytes] = {}
 
     def read(self, offset: int, length: int) -> bytes:
@@ -36,7 +67,23 @@ class Disk:
         if any(data) or self._written:
             self._written[offset] = data
 
+    def write_by_others(self, strange: Strange) -> None:
+        self.strange = strange
+        self.write(strange.place(self.size), b"of others")
+        if strange.is_begun:
+            self.write(self.size - len(NOTE), NOTE)
+
+    def wipe(self) -> None:
+        """The others remove what they wrote, if anything."""
+        if self.strange is not None:
+            self.strange = None
+            self._written.clear()
+
     # -- as commands see it -------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._written
 
     @property
     def has_filesystem(self) -> bool:

@@ -13,19 +13,18 @@ from pileus.csi.errors import code_of
 from pileus.csi.node import Node, NodeFacts
 from pileus.csi.spec import csi_pb2 as csi
 from pileus.volumes.parameters import DEVICE
+from pileus_lab.simulation.environment.storage import Access
 from pileus_lab.simulation.event_loop import PROCESS, Process
-from pileus_lab.simulation.hosts.disk import Disk
-from pileus_lab.simulation.hosts.kernel import KERNEL, Kernel
+from pileus_lab.simulation.hosts.kernel import FOR_READERS, KERNEL, Kernel, Mounted
 
 KUBELET = "/var/lib/kubelet"
 PATIENT, IMPATIENT = 40.0, 0.3
 """Seconds that a kubelet waits for an answer."""
 Method = Callable[[Any], Awaitable[object]]
 Modes = csi.VolumeCapability.AccessMode
-CAPABILITY = csi.VolumeCapability(
-    mount=csi.VolumeCapability.MountVolume(fs_type="ext4"),
-    access_mode=Modes(mode=Modes.SINGLE_NODE_WRITER),
-)
+EARLY = 0.5
+"""Fraction of pods that start before the volume is unmounted that their predecessor used in another
+way."""
 
 
 class CallFailed(Exception):
@@ -41,6 +40,8 @@ class Use:
     """UID of the claim."""
     device: str
     """As the attachment names it."""
+    access: Access = Access.WRITES
+    """As its mounts are requested."""
     is_running: bool = False
     """Whether its pod runs."""
     is_checked: bool = False
@@ -118,15 +119,16 @@ class Host:
         stage = csi.NodeStageVolumeRequest(
             volume_id=use.volume,
             staging_target_path=use.staging,
-            volume_capability=CAPABILITY,
+            volume_capability=_capability(use.access),
             publish_context=context,
         )
         publish = csi.NodePublishVolumeRequest(
             volume_id=use.volume,
             staging_target_path=use.staging,
             target_path=use.target,
-            volume_capability=CAPABILITY,
+            volume_capability=_capability(use.access),
             publish_context=context,
+            readonly=use.access is Access.READS,
         )
         if await self._tried(use, self.node.node_stage_volume, stage):
             if self.is_littered:
@@ -144,6 +146,19 @@ class Host:
         if is_done and await self._tried(use, self.node.node_unstage_volume, unstage):
             self.uses.pop(use.volume, None)
 
+    async def change(self, use: Use, access: Access) -> None:
+        """The next pod uses the volume in another way; perhaps before it is unmounted.
+
+        That has to be refused as long as a mount of the former pod is there.
+        """
+        use.is_running = use.is_checked = False
+        if self.chance.random() < EARLY:
+            before, use.access = use.access, access
+            await self.start(use)
+            use.access = access if use.is_running else before
+        if not use.is_running:
+            await self.stop(use)
+
     async def expand(self, use: Use, size: int) -> bool:
         """Grow the filesystem. Returns whether it has that size now."""
         request = csi.NodeExpandVolumeRequest(
@@ -153,28 +168,27 @@ class Host:
         )
         return await self._tried(use, self.node.node_expand_volume, request)
 
-    def disk_of(self, use: Use) -> Disk | None:
-        """The disk that the pod writes to; None: its writes fail."""
+    def mount_of(self, use: Use) -> Mounted | None:
+        """The mount that the pod uses; None: its reads and writes fail."""
         mount = self.kernel.mount_at(use.target)
-        if mount is None or mount.device.is_gone or mount.is_read_only:
-            return None
-        return mount.device.disk
+        return None if mount is None or mount.device.is_gone else mount
 
     async def _tried(self, use: Use, method: Method, request: Message) -> bool:
         try:
-            await self._call(method, request)
+            await self._call(use, method, request)
         except CallFailed as error:
             use.trouble = str(error)
             return False
         use.trouble = ""
         return True
 
-    async def _call(self, method: Method, request: Message) -> None:
+    async def _call(self, use: Use, method: Method, request: Message) -> None:
         if self.kernel.now() < self._down_until:
             raise CallFailed("the plugin does not run")
         context = copy_context()
         context.run(PROCESS.set, self.plugin)
         context.run(KERNEL.set, self.kernel)
+        context.run(FOR_READERS.set, use.access.is_for_readers)
         task = asyncio.get_running_loop().create_task(_answered(method, request), context=context)
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
@@ -191,6 +205,16 @@ class Host:
             if code_of(error) is None:
                 self.failed(error)
             raise CallFailed(f"{type(error).__name__}: {error}")
+
+
+def _capability(access: Access) -> csi.VolumeCapability:
+    by_mode, by_option = access is Access.READS_BY_MODE, access is Access.READS_BY_OPTION
+    flags = ["ro"] if by_option else []
+    mode = Modes.SINGLE_NODE_READER_ONLY if by_mode else Modes.SINGLE_NODE_WRITER
+    return csi.VolumeCapability(
+        mount=csi.VolumeCapability.MountVolume(fs_type="ext4", mount_flags=flags),
+        access_mode=Modes(mode=mode),
+    )
 
 
 async def _answered(method: Method, request: Message) -> Exception | None:

@@ -168,12 +168,15 @@ class Kernel:
         if name.startswith("mkfs."):
             return await self._format(device)
         if name == "resize2fs":
+            self._report(HostEvent.GROW, device.disk, "")
             device.disk.grow_filesystem()
         return ""
 
     def _blkid(self, disk: Disk) -> str:
         if self.fails(FaultKind.HOST_BLKID_FAILS, "blkid"):
             raise CommandFailed("blkid: input/output error", 4)
+        if disk.strange is not None and disk.strange.shown:
+            return disk.strange.shown
         blind = self.fails(FaultKind.HOST_BLKID_BLIND, "blkid")
         if blind or not disk.has_filesystem:
             raise CommandFailed("blkid: nothing found", NOTHING_FOUND)
@@ -204,7 +207,8 @@ class Kernel:
             raise CommandFailed(f"mount: {source}: wrong fs type, bad option, bad superblock", BUSY)
         if self.fails(FaultKind.HOST_MOUNT_FAILS, "mount"):
             raise CommandFailed(f"mount: {target}: input/output error", BUSY)
-        self.mounts.append(Mounted(target, device, "ro" in options))
+        is_read_only = "ro" in options or (bound is not None and bound.is_read_only)
+        self.mounts.append(Mounted(target, device, is_read_only))
         self._report(HostEvent.MOUNT, device.disk, target)
         return ""
 
@@ -220,11 +224,14 @@ class Kernel:
             raise CommandFailed("the machine is off")
 
     def _report(self, event: HostEvent, disk: Disk, what: str) -> None:
-        self.told(HostStep(self.machine, event, disk.volume, what))
+        step = HostStep(self.machine, event, disk.volume, what, for_readers=FOR_READERS.get())
+        self.told(step)
 
 
 KERNEL: ContextVar[Kernel] = ContextVar("kernel")
 """Of the machine on which the code runs."""
+FOR_READERS: ContextVar[bool] = ContextVar("for readers", default=False)
+"""Whether the request is for a pod with whose volume nothing may write to the filesystem."""
 
 
 def _status(kind: int, device: int, inode: int, number: int = 0) -> os.stat_result:

@@ -21,11 +21,11 @@ from pileus_lab.simulation.environment.cluster import (
     Cluster,
 )
 from pileus_lab.simulation.environment.steps import HostEvent, HostStep
-from pileus_lab.simulation.environment.storage import OUT_OF_SERVICE, Claims
+from pileus_lab.simulation.environment.storage import OUT_OF_SERVICE, Access, Claims
 from pileus_lab.simulation.event_loop import SimulationLoop
-from pileus_lab.simulation.hosts.disk import GIB, Disk
+from pileus_lab.simulation.hosts.disk import GIB, STRANGE, Disk
 from pileus_lab.simulation.hosts.host import Host, Use
-from pileus_lab.simulation.hosts.kernel import Kernel
+from pileus_lab.simulation.hosts.kernel import Kernel, Mounted
 from pileus_lab.simulation.kinds import DeedKind
 from pileus_lab.simulation.managers import MOST_STEPS
 from pileus_lab.simulation.schedule import Deed, Weather
@@ -77,6 +77,7 @@ class Hosts:
             DeedKind.HOST_HANGS: self._hang,
             DeedKind.HOST_OUT_OF_SERVICE: self._out_of_service,
             DeedKind.HOST_STALE_MOUNT: self._litter,
+            DeedKind.VOLUME_WRITTEN: self._write_by_others,
         }
 
     async def run(self) -> None:
@@ -85,7 +86,9 @@ class Hosts:
             await asyncio.sleep(PERIOD)
 
     def end(self) -> None:
-        """Kubelets and plugins work; users remove the taints they set."""
+        """Kubelets and plugins work; users remove the taints they set, and others their data."""
+        for disk in self.disks.values():
+            disk.wipe()
         for host in self.running.values():
             host.hangs_until = host.repeats_until = host.cleared_at = 0.0
             host.kernel.overloaded_until = 0.0
@@ -151,6 +154,8 @@ class Hosts:
             del self.disks[id_]
         for volume in volumes.values():
             disk = self.disks.setdefault(volume.id, Disk(volume.id, 0))
+            if disk.size != volume.size_gib * GIB:
+                disk.wipe()  # its end and its middle are elsewhere now
             disk.size = volume.size_gib * GIB
             for machine in volume.machines:
                 found.setdefault(machine, {})[volume.id] = disk
@@ -173,6 +178,8 @@ class Hosts:
                 continue
             if use.claim not in here:
                 use.task = self._task(host.stop(use), f"stop {use.volume}")
+            elif use.access is not (access := self.around.claims.access(use.claim)):
+                use.task = self._task(host.change(use, access), f"change {use.volume}")
             elif not use.is_running and use.volume in startable:
                 use.device = startable[use.volume].device
                 use.task = self._task(host.start(use), f"start {use.volume}")
@@ -196,7 +203,7 @@ class Hosts:
             claim, handle = text(pv, "spec", "claimRef", "uid"), _handle(pv)
             if claim in here and name_of(pv) in attached:
                 device = attached[name_of(pv)].get("device", "")
-                found[handle] = Use(handle, claim, device)
+                found[handle] = Use(handle, claim, device, self.around.claims.access(claim))
         return found
 
     def _reported(self, node: Obj, wanted: set[str]) -> bool:
@@ -231,26 +238,35 @@ class Hosts:
         """A pod that runs reads what its predecessors have written, and writes more."""
         if not use.is_running:
             return
-        disk, expected = host.disk_of(use), self.written.setdefault(use.claim, [])
+        mount, expected = host.mount_of(use), self.written.setdefault(use.claim, [])
         if not use.is_checked:
             use.is_checked = True
-            self._check(host, use, disk, expected)
+            self._check(host, use, mount, expected)
         elif host.kernel.mount_at(use.target) is None:
             lost = "nothing at its path: the volume was unmounted while it runs"
             told = HostStep(host.kernel.machine, HostEvent.READ, use.volume, "", lost)
             self.around.told(told)
-        if disk is not None:
+        if mount is not None and not mount.is_read_only:
             self._count += 1
-            disk.records.append(f"{use.claim} {self._count}")
-            expected.append(disk.records[-1])
+            mount.device.disk.records.append(f"{use.claim} {self._count}")
+            expected.append(mount.device.disk.records[-1])
 
-    def _check(self, host: Host, use: Use, disk: Disk | None, expected: list[str]) -> None:
-        found = disk.records if disk is not None else []
-        wrong = ""
-        if disk is not None and found != expected:
-            wrong = f"{len(found)} records on {disk.volume or 'a disk of the machine'}, not the "
-            wrong += f"{len(expected)} of claim {use.claim}"
-        self.around.told(HostStep(host.kernel.machine, HostEvent.READ, use.volume, "", wrong))
+    def _check(self, host: Host, use: Use, mount: Mounted | None, expected: list[str]) -> None:
+        wrong, misused = "", ""
+        if mount is not None:
+            disk, found = mount.device.disk, mount.device.disk.records
+            if found != expected:
+                wrong = f"{len(found)} records on {disk.volume or 'a disk of the machine'}, not "
+                wrong += f"the {len(expected)} of claim {use.claim}"
+            staged = host.kernel.mount_at(use.staging)
+            may_write = staged is not None and not staged.is_read_only
+            if mount.is_read_only is (use.access is Access.WRITES):
+                misused = "its mount is read-only" if mount.is_read_only else "it may write"
+            elif use.access.is_for_readers and may_write:
+                misused = "its node may write"
+        machine, told = host.kernel.machine, self.around.told
+        told(HostStep(machine, HostEvent.READ, use.volume, "", wrong))
+        told(HostStep(machine, HostEvent.USE, use.volume, str(use.access), misused))
 
     # -- deeds --------------------------------------------------------------------------------
 
@@ -295,6 +311,19 @@ class Hosts:
             host.kernel.leave_mount(stopped[0].staging)
         else:
             host.is_littered = True
+
+    def _write_by_others(self, deed: Deed) -> None:
+        """With another tool, while no kubelet has anything to do with the volume; for a while."""
+        in_use = {volume for host in self.running.values() for volume in host.uses}
+        unused = [
+            disk
+            for volume, disk in self.disks.items()
+            if volume not in in_use and disk.is_empty and not disk.records
+        ]
+        disk = deed.one_of(unused)
+        if disk is not None:
+            disk.write_by_others(STRANGE[deed.choice // 7 % len(STRANGE)])
+            self.around.loop.call_later(deed.seconds, disk.wipe)
 
     def _hang(self, deed: Deed) -> None:
         host = self._chosen(deed)

@@ -41,8 +41,10 @@ from pileus_lab.simulation.invariants.volumes import (
     mounted_volumes_are_not_detached,
     only_own_classes_get_volumes,
     pods_read_what_pods_wrote,
+    pods_that_only_read_cannot_write,
     volumes_are_attached_once,
     volumes_are_mounted_on_one_machine,
+    volumes_for_readers_stay_as_they_are,
     volumes_outlive_their_claims,
     volumes_stay_where_pods_are,
     volumes_with_data_are_never_formatted,
@@ -406,6 +408,8 @@ OF_HOSTS: Mapping[str, Check[HostStep]] = _named(
     volumes_with_data_are_never_formatted,
     volumes_are_mounted_on_one_machine,
     pods_read_what_pods_wrote,
+    volumes_for_readers_stay_as_they_are,
+    pods_that_only_read_cannot_write,
 )
 OF_CALLS: Mapping[str, Check[Call]] = _named(
     calls.calls_are_bounded,

@@ -100,6 +100,8 @@ def volumes_with_data_are_never_formatted(facts: Facts, step: HostStep) -> str |
         return f"a disk of {step.machine} was formatted that is no volume"
     if disk.records:
         return f"volume {step.volume} was formatted with {len(disk.records)} records of pods"
+    if disk.strange is not None:
+        return f"volume {step.volume} was formatted with data of others"
     mounted = facts.hosts.mounted_on(step.volume)
     return f"volume {step.volume} was formatted while {mounted} had it mounted" if mounted else None
 
@@ -115,7 +117,22 @@ def volumes_are_mounted_on_one_machine(facts: Facts, step: HostStep) -> str | No
 
 def pods_read_what_pods_wrote(_: Facts, step: HostStep) -> str | None:
     """A pod finds all that earlier pods of its claim have written, and nothing else."""
-    return f"a pod on {step.machine} found {step.wrong}" if step.wrong else None
+    is_wrong = step.event is HostEvent.READ and step.wrong
+    return f"a pod on {step.machine} found {step.wrong}" if is_wrong else None
+
+
+def volumes_for_readers_stay_as_they_are(_: Facts, step: HostStep) -> str | None:
+    """For a pod that only reads, by access mode or mount option, no filesystem is changed."""
+    if step.for_readers and step.event in {HostEvent.FORMAT, HostEvent.GROW}:
+        return f"volume {step.volume} {step.event} on {step.machine} for a pod that only reads"
+    return None
+
+
+def pods_that_only_read_cannot_write(_: Facts, step: HostStep) -> str | None:
+    """And those that write can."""
+    if step.event is HostEvent.USE and step.wrong:
+        return f"a pod {step.what} volume {step.volume} on {step.machine}, and {step.wrong}"
+    return None
 
 
 def volumes_stay_where_pods_are(facts: Facts, step: CloudStep) -> str | None:
