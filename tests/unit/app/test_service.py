@@ -169,7 +169,7 @@ async def test_a_ported_provider_is_called_as_the_go_framework_calls_it():
 
         await user.delete(SERVICES, "web", namespace="default")
         await asyncio.sleep(10)
-        assert provider.record.names[4:] == ["get", "delete"]
+        assert provider.record.names[4:] == ["get", "delete", "get"]
 
 
 async def test_a_ported_provider_is_left_alone_by_a_restart_when_nothing_changed():

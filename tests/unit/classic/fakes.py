@@ -94,6 +94,8 @@ class Recorder:
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     nodes: Sequence[Node] = ()
     """The members that were last passed."""
+    is_deleted: bool = False
+    """Whether the load balancer was deleted and not ensured since."""
 
     def __call__(self, method: str, default: Any, *args: Any) -> Any:
         self.calls.append((method, *args))
@@ -182,7 +184,7 @@ class LoadBalancerFake:
     record: Recorder
 
     def get_load_balancer(self, cluster_name: str, service: Service) -> LoadBalancerStatus | None:
-        return self.record("get", STATUS, cluster_name, service)
+        return self.record("get", None if self.record.is_deleted else STATUS, cluster_name, service)
 
     def get_load_balancer_name(self, cluster_name: str, service: Service) -> str:
         return self.record("name", "a", cluster_name, service)
@@ -192,7 +194,9 @@ class LoadBalancerFake:
     ) -> LoadBalancerStatus:
         self.record.nodes = nodes
         names = [node.metadata.name for node in nodes]
-        return self.record("ensure", STATUS, cluster_name, service, names)
+        status = self.record("ensure", STATUS, cluster_name, service, names)
+        self.record.is_deleted = False
+        return status
 
     async def update_load_balancer(
         self, cluster_name: str, service: Service, nodes: Sequence[Node]
@@ -202,6 +206,7 @@ class LoadBalancerFake:
 
     def ensure_load_balancer_deleted(self, cluster_name: str, service: Service) -> None:
         self.record("delete", None, cluster_name, service)
+        self.record.is_deleted = True
 
 
 @dataclass

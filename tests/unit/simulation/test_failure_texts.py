@@ -64,7 +64,7 @@ NAMING: Obj = {
         "annotations": {ADOPT: "lb-1"},
     },
 }
-ACCOUNT = SimpleNamespace(truth=Truth)
+ACCOUNT = SimpleNamespace(truth=Truth, cloud=SimpleNamespace(gives_free_addresses=True))
 SECOND_SPEC = BalancerSpec(
     listeners=frozenset({Listener(port=80, node_port=30080)}), members=frozenset()
 )

@@ -195,7 +195,7 @@ class _Watched:
 def _hidden(change: Change, before: Built, after: Built) -> Iterator[str]:
     """Yields what a change did of which its line says nothing."""
     for port in before.ports ^ after.ports:
-        if not re.search(rf"\b{port}\b", change.summary):
+        if str(port) not in re.findall(r"\d+", change.summary):
             yield f"port {port}"
     if change.part is Part.MEMBERS:
         before = replace(before, members=after.members)

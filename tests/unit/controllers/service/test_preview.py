@@ -69,7 +69,6 @@ async def test_the_plan_is_what_the_passes_then_do():
         "moves: - listener 80/TCP",
         lines[3],
         "moves: - member a",
-        lines[5],
     ]
     async with world.managed():
         await asyncio.sleep(10)
