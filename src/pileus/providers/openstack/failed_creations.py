@@ -77,11 +77,17 @@ class FailedCreations:
         due = [one for one in failed if one.is_due(now)]
         if not due:
             return ()
-        found: list[VipPort] = []
-        for port, balancer in vip_ports(await neutron.vip_ports()):
-            is_candidate = any(one.may_have_made(port) for one in due)
-            if is_candidate and balancer not in existing and await is_missing(octavia, balancer):
-                found.append(port)
+        candidates = [
+            (port, balancer)
+            for port, balancer in vip_ports(await neutron.vip_ports())
+            if balancer not in existing and any(one.may_have_made(port) for one in due)
+        ]
+        listed = {one.id for one in await octavia.balancers()} if candidates else set[str]()
+        found = [
+            port
+            for port, balancer in candidates
+            if balancer not in listed and await is_missing(octavia, balancer)
+        ]
         if not found:
             self._keep(owner, tuple(one for one in failed if one not in due))
         return tuple(found)

@@ -23,6 +23,7 @@ from pileus.cloud.model import Failure, NodeName
 from pileus.providers.openstack.annotations import PREFIX
 from pileus.providers.openstack.api import Call, Service
 from pileus.providers.openstack.config import LoadBalancer, OpenStackConfig
+from pileus.providers.openstack.octavia import Octavia
 from pileus_lab.openstack.state import Settings
 from tests.unit.providers.openstack.balancer_site import PORTS, Site
 
@@ -516,7 +517,10 @@ async def test_the_port_of_a_failed_creation_is_deleted() -> None:
     assert ports(site) == [earlier, *others]
 
 
-async def test_the_port_of_a_load_balancer_that_another_client_creates_stays() -> None:
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_the_port_of_a_load_balancer_that_another_client_creates_stays(
+    is_listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site(settings=Settings(quotas={"listeners": 2}))
     wish = site.wish()
     other = site.octavia(
@@ -525,10 +529,34 @@ async def test_the_port_of_a_load_balancer_that_another_client_creates_stays() -
     with pytest.raises(QuotaExceeded):
         await site.settle(wish)
     site.api.now += 100
+    if not is_listed:
+        monkeypatch.setattr(Octavia, "balancers", no_balancers)
 
     await site.delete(wish)
 
     assert ports(site) == [other["loadbalancer"]["vip_port_id"]]
+
+
+async def no_balancers(*_: object, **__: object) -> tuple[object, ...]:
+    return ()
+
+
+async def test_ports_of_load_balancers_that_exist_cost_one_list() -> None:
+    """Each load balancer was read by its ID, in every pass until a minute was over."""
+    site = Site()
+    for name in ("api", "db", "shop"):
+        await site.settle(site.wish(service=name))
+    failing(site, Rejected("400"), lambda call: call.method == "POST")
+    with pytest.raises(Rejected):
+        await site.settle(site.wish())
+    site.api.now += 100
+    site.api.calls.clear()
+
+    await site.delete(site.wish())
+
+    paths = [call.path for call in site.reads if "/loadbalancers" in call.path]
+    assert {path.rpartition("/")[2] for path in paths} == {"loadbalancers"}
+    assert len(site.api.records("loadbalancers")) == 3
 
 
 async def test_a_deleted_service_waits_until_the_port_of_its_failed_creation_is_identified() -> (
