@@ -194,7 +194,7 @@ OPENSTACK_BALANCERS = (
         after="is_former",
         tests="providers/openstack/test_floating_ip.py",
         danger=Danger.OWNERSHIP,
-        scenario="services",
+        scenario="tenants",
     ),
     Mutant(
         name="a floating IP leaks with the first Service of a shared load balancer",

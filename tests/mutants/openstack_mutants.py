@@ -153,7 +153,7 @@ OPENSTACK = (
         after="and True",
         tests=_FLOATING,
         danger=Danger.DELETION,
-        scenario="services",
+        scenario="strangers",
     ),
     Mutant(
         name="a floating IP with the mark of another cluster counts as ours",
@@ -162,7 +162,7 @@ OPENSTACK = (
         after="and True",
         tests=_FLOATING,
         danger=Danger.OWNERSHIP,
-        scenario="services",
+        scenario="strangers",
     ),
     Mutant(
         name="a floating IP that the user named is deleted with the Service",
@@ -171,7 +171,7 @@ OPENSTACK = (
         after="and True",
         tests=_FLOATING,
         danger=Danger.DELETION,
-        scenario="services",
+        scenario="strangers",
     ),
     Mutant(
         name="a floating IP that the user moved is deleted",
@@ -180,7 +180,7 @@ OPENSTACK = (
         after="if False:",
         tests=_FLOATING,
         danger=Danger.DELETION,
-        scenario="services",
+        scenario="strangers",
     ),
     Mutant(
         name="a free floating IP of another Service is attached",
@@ -189,7 +189,7 @@ OPENSTACK = (
         after="(is_ours or is_for_us)",
         tests=_FLOATING,
         danger=Danger.OWNERSHIP,
-        scenario="services",
+        scenario="tenants",
     ),
     Mutant(
         name="a requested address that no one has is tried when the load balancer exists",

@@ -25,7 +25,7 @@ BY_NAME = (
         name="a message quotes the text of a user as it is",
         plant=plants.texts_are_quoted_as_they_are,
         caught_by=("texts_of_users_are_no_commands",),
-        at=3,
+        at=1,
         scenario="tenants",
     ),
     Defect(

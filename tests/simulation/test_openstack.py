@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -21,13 +21,16 @@ from pileus.providers.openstack.balancer_seen import Seen
 from pileus.providers.openstack.balancer_steps import Change, DeleteBalancer, DeletePart
 from pileus.providers.openstack.desired import Desired, Setup
 from pileus.providers.openstack.floating_ip import FloatingIps, FloatingIpSpec
-from pileus.providers.openstack.neutron import Neutron, Port
+from pileus.providers.openstack.neutron import FloatingIp, Neutron, Port
 from pileus.providers.openstack.nova import Nova, Server
 from pileus.providers.openstack.octavia import LoadBalancer
 from pileus.providers.openstack.port_writes import Fields, PortWrites
 from pileus_lab.simulation.clouds.interface import SimulatedCloud
 from pileus_lab.simulation.clouds.local import SimulatedLocal
 from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
+from pileus_lab.simulation.play import play
+from pileus_lab.simulation.scenario import SCENARIOS, second_edition
+from pileus_lab.simulation.schedule import draw
 from pileus_lab.simulation.trial import assert_everything_holds
 
 BLOCK = 4
@@ -297,11 +300,12 @@ def test_a_node_that_gets_the_successor_of_its_machine_is_found(
 
 @pytest.mark.timeout(300)
 def test_strangers_on_our_load_balancers_are_left_alone() -> None:
-    assert_everything_holds(
-        SimulatedOpenStack,
-        seeds=[*range(1, 5), LEFT_TO_OTHERS, ANOTHER_MISTAKE, NETWORKS_READ],
-        scenario="strangers",
-    )
+    assert_everything_holds(SimulatedOpenStack, seeds=range(1, 5), scenario="strangers")
+
+    for seed in (LEFT_TO_OTHERS, ANOTHER_MISTAKE, NETWORKS_READ):
+        schedule = draw(seed, second_edition(SCENARIOS["strangers"]))
+        violation = play(schedule, SimulatedOpenStack).violation
+        assert violation is None, str(violation)
 
 
 @pytest.mark.timeout(300)
@@ -329,6 +333,30 @@ def test_pools_of_others_that_are_deleted_are_found(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.timeout(300)
+def test_an_address_of_others_that_is_taken_for_the_service_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def always(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(floating_ip, "_is_provable", always)
+    with pytest.raises(AssertionError, match="others_things_are_left_alone"):
+        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 5), scenario="strangers")
+
+
+@pytest.mark.timeout(300)
+def test_a_load_balancer_of_others_that_is_deleted_as_a_second_one_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def all_but_the_first(ours: Sequence[LoadBalancer]) -> tuple[LoadBalancer, ...]:
+        return tuple(ours[1:])
+
+    monkeypatch.setattr(balancer_observation, "twins_of", all_but_the_first)
+    with pytest.raises(AssertionError, match="others_things_are_left_alone"):
+        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 5), scenario="strangers")
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("cloud", [SimulatedOpenStack, SimulatedLocal])
 def test_users_reach_no_load_balancer_of_others(cloud: type[SimulatedCloud[Any, Any]]) -> None:
     assert_everything_holds(cloud, seeds=range(1, 5), scenario="tenants")
@@ -347,6 +375,18 @@ def test_a_load_balancer_of_others_that_anyone_may_use_is_found(
 
 
 @pytest.mark.timeout(300)
+def test_a_free_floating_ip_of_others_that_anyone_may_have_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_free(_: FloatingIpSpec, named: FloatingIp | None) -> bool:
+        return named is not None and not named.port_id
+
+    monkeypatch.setattr(floating_ip, "_is_available", is_free)
+    with pytest.raises(AssertionError, match="others_things_are_left_alone"):
+        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 5), scenario="tenants")
+
+
+@pytest.mark.timeout(300)
 def test_a_refusal_that_says_whose_a_load_balancer_is_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -355,7 +395,7 @@ def test_a_refusal_that_says_whose_a_load_balancer_is_is_found(
 
     monkeypatch.setattr(balancer_observation, "_refused", refused)
     with pytest.raises(AssertionError, match="which belongs to others"):
-        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 5), scenario="tenants")
+        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 30), scenario="tenants")
 
 
 @pytest.mark.timeout(300)

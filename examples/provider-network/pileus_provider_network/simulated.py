@@ -208,7 +208,7 @@ class SimulatedNetwork:
                 return SetPower(id_, is_running=isinstance(deed, deeds.StartMachine))
             case deeds.AddRoute() | deeds.DeleteRoute():
                 return _to_route(state, deed)
-            case deeds.AddKey() | deeds.DeleteVolume() | deeds.ShareBalancer():
+            case deeds.AddKey() | deeds.DeleteVolume() | deeds.StrangeDeed():
                 return None
             case _:
                 return _to_balancer(state, deed)

@@ -220,6 +220,12 @@ class DeedKind(StrEnum):
     STRANGER_TEXT = "stranger-text"
     """A user of another namespace creates a Service with texts that look like commands, or that
     control a terminal."""
+    STRANGER_ASKS = "stranger-asks"
+    """A user of another namespace creates a Service that asks for an address or port of others."""
+    STRANGER_MOVES_ADDRESS = "stranger-moves-address"
+    """The address of one of our balancers is replaced by one of others, or moved to a machine."""
+    STRANGER_TWIN = "stranger-twin"
+    """A user marks a balancer of others as one of ours has it, if the cloud can share it."""
     STRANGER_NODE = "stranger-node"
     """A node registers with the provider ID of a machine that another node has."""
     NEIGHBOUR_SHARES = "neighbour-shares"
@@ -246,5 +252,8 @@ SECOND_EDITION: frozenset[DeedKind | FaultKind] = frozenset({
 THIRD_EDITION: frozenset[DeedKind | FaultKind] = frozenset({
     DeedKind.POD_READS,
     DeedKind.VOLUME_WRITTEN,
+    DeedKind.STRANGER_ASKS,
+    DeedKind.STRANGER_MOVES_ADDRESS,
+    DeedKind.STRANGER_TWIN,
 })
 """Kinds that the second edition does not have (`scenario.second_edition`)."""

@@ -376,6 +376,8 @@ SCENARIOS = {
             text="another cluster shares our balancers, and nodes claim machines of other nodes",
             deeds={
                 DeedKind.STRANGER_SHARES: 10,
+                DeedKind.STRANGER_MOVES_ADDRESS: 10,
+                DeedKind.STRANGER_TWIN: 4,
                 DeedKind.STRANGER_NODE: 6,
                 DeedKind.SERVICE_CREATE: 8,
                 DeedKind.SERVICE_DELETE: 6,
@@ -405,6 +407,7 @@ SCENARIOS = {
                 DeedKind.STRANGER_TENANT: 16,
                 DeedKind.STRANGER_ADDRESS: 10,
                 DeedKind.STRANGER_TEXT: 5,
+                DeedKind.STRANGER_ASKS: 10,
                 DeedKind.SERVICE_CREATE: 8,
                 DeedKind.SERVICE_DELETE: 8,
                 **_deeds("service-edit", "service-type", "service-annotate"),
@@ -412,7 +415,7 @@ SCENARIOS = {
                 DeedKind.REPLICA_CRASH_AT_WRITE: 4,
             },
             faults=_of(Place.API, Place.CLOUD),
-            deeds_most=30,
+            deeds_most=36,
         ),
         Scenario(
             name="sharing",

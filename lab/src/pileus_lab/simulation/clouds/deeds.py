@@ -1,6 +1,7 @@
 """What users do in a cloud directly, without a manager. Each cloud maps it to its operations."""
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from pileus.cloud.balancer import Owner
 from pileus_lab.simulation.clouds.truth import Route
@@ -76,8 +77,14 @@ class DisownBalancer:
     balancer: str
 
 
+class StrangeDeed:
+    """What others do with balancers of ours, or have that looks like ours; not in every cloud."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class ShareBalancer:
+class ShareBalancer(StrangeDeed):
     """Another cluster adds parts of its own to one of our balancers.
 
     Only in clouds whose balancers can be shared (`SimulatedCloud.shares_by`).
@@ -86,6 +93,58 @@ class ShareBalancer:
     balancer: str
     port: int
     """One that none of our Services has."""
+
+
+class Looks(Enum):
+    """What an address of others looks like."""
+
+    UNKNOWN = auto()
+    """Nothing says whose it is."""
+    MARKED = auto()
+    """As one of a Service of ours, with the mark of another cluster."""
+    RESERVED = auto()
+    """As one of a Service of ours, reserved for another cluster."""
+    KEPT = auto()
+    """As one of a Service of ours, which its user keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddAddress(StrangeDeed):
+    """Others have an address that balancers can have.
+
+    Only in clouds in which users create those (`Truth.requestable`).
+    """
+
+    looks: Looks
+    namespace: str
+    service: str
+    """Namespace and name of the Service that it looks like."""
+    balancer: str = ""
+    """The balancer of ours whose address it replaces; empty: it is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddNetworkPort(StrangeDeed):
+    """Others have a port of the network that a balancer could be reached at."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAddress(StrangeDeed):
+    """A user moves the address of a balancer of ours to a machine, and keeps it there."""
+
+    balancer: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddTwin(StrangeDeed):
+    """A user marks a balancer that must not be deleted as the one of ours is marked.
+
+    Only in clouds whose balancers can be shared (`SimulatedCloud.shares_by`).
+    """
+
+    balancer: str
+    is_shared: bool
+    """Whether another cluster shares it; otherwise a user created it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +179,4 @@ class DeleteVolume:
 MachineDeed = AddMachine | DeleteMachine | StopMachine | StartMachine
 BalancerDeed = AddBalancer | DeleteBalancer | AddPort | RemoveMember | DisownBalancer
 RouteDeed = AddRoute | DeleteRoute
-CloudDeed = MachineDeed | BalancerDeed | RouteDeed | AddKey | DeleteVolume | ShareBalancer
+CloudDeed = MachineDeed | BalancerDeed | RouteDeed | AddKey | DeleteVolume | StrangeDeed

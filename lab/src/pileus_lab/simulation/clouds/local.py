@@ -102,7 +102,7 @@ class SimulatedLocal:
                 | deeds.StartMachine()
             ):
                 return _to_machine(deed, self._settings.zones[0])
-            case deeds.ShareBalancer():
+            case deeds.StrangeDeed():
                 return None
             case _:
                 return _to_balancer(deed)

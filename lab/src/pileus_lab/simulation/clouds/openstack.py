@@ -166,7 +166,10 @@ class SimulatedOpenStack:
 
     def operation(self, state: State, deed: deeds.CloudDeed) -> Manual | None:
         del state
-        return None if isinstance(deed, deeds.AddKey) else Manual(deed)
+        is_internal = self._config.load_balancer.internal_lb
+        if isinstance(deed, deeds.AddKey) or (is_internal and isinstance(deed, deeds.AddAddress)):
+            return None
+        return Manual(deed)
 
     def truth(self, state: State, now: float) -> Truth:
         return self._truth.at(state, now)

@@ -6,6 +6,9 @@ from typing import Any
 
 from pileus.cloud.balancer import Owner
 from pileus.providers.openstack.api import Call, Service
+from pileus.providers.openstack.desired import PREFIX
+from pileus.providers.openstack.floating_ip import description_of
+from pileus.providers.openstack.marks import CLUSTER, CREATED, KEPT, SERVICE, for_tag, tags_of
 from pileus_lab.openstack.handle import handle, settled
 from pileus_lab.openstack.state import Moment, Record, State
 from pileus_lab.simulation.clouds import deeds
@@ -15,9 +18,14 @@ ELSEWHERE = "192.0.2.77"
 """Address of a machine of another cluster."""
 OURS = "pileus.dev/"
 """How all our tags begin."""
-OWNER = f"{OURS}service="
 STRANGER = "kube_service_stranger_default_shop"
 """The tag of a Service of another cluster, whose Go manager shares a load balancer of ours."""
+OWNED = (CLUSTER, SERVICE, CREATED, PREFIX)
+"""How the tags of a load balancer begin that say whose it is."""
+FREE, PLACED, MOVED = "of-others", "of-others-in-place-of-ours", "of-others-moved"
+"""Tags of floating IPs that are not ours: free, on a VIP port of ours, and on a machine."""
+THEIRS = Owner("stranger", "00000000-0000-0000-0000-000000000000")
+"""The mark of another cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,8 @@ class Site:
     router: str
     public: str
     """The external network; empty: none."""
+    cluster_name: str = "kubernetes"
+    """As the provider knows it."""
 
 
 @dataclass(slots=True)
@@ -46,6 +56,19 @@ class _Hands:
     def server(self, name: str) -> Record | None:
         found = [one for one in self.state.table("servers").values() if one["name"] == name]
         return found[-1] if found else None
+
+    def on_port(self, port: str) -> list[Record]:
+        """Returns the floating IPs of a port."""
+        found = self.state.table("floatingips").values()
+        return [one for one in found if one["port_id"] == port]
+
+    def change_address(self, one: Record, port: str | None) -> None:
+        body = {"floatingip": {"port_id": port}}
+        self.send(Service.NETWORK, "PUT", f"/v2.0/floatingips/{one['id']}", body)
+
+    def tag_address(self, id_: str, tags: tuple[str, ...]) -> None:
+        body = {"tags": list(tags)}
+        self.send(Service.NETWORK, "PUT", f"/v2.0/floatingips/{id_}/tags", body)
 
     def address(self, name: str, version: int) -> str:
         """Returns the address of a server of that name; empty if there is none."""
@@ -75,8 +98,8 @@ def performed(state: State, deed: deeds.CloudDeed, moment: Moment, site: Site) -
             _delete_route(hands, route)
         case deeds.DeleteVolume(volume):
             hands.send(Service.BLOCK_STORAGE, "DELETE", f"/volumes/{volume}")
-        case deeds.ShareBalancer(balancer, port):
-            _share(hands, balancer, port)
+        case deeds.StrangeDeed():
+            _act_as_others(hands, deed)
         case deeds.AddKey():
             pass
         case _:
@@ -186,6 +209,23 @@ def _add_port(hands: _Hands, balancer: str, port: int, node_port: int) -> None:
     hands.send(Service.LOAD_BALANCER, "PUT", path, {"members": members})
 
 
+def _act_as_others(hands: _Hands, deed: deeds.StrangeDeed) -> None:
+    match deed:
+        case deeds.ShareBalancer(balancer, port):
+            _share(hands, balancer, port)
+        case deeds.AddAddress():
+            _add_address(hands, deed)
+        case deeds.AddNetworkPort():
+            port = {"network_id": hands.site.network, "name": FREE}
+            hands.send(Service.NETWORK, "POST", "/v2.0/ports", {"port": port})
+        case deeds.MoveAddress(balancer):
+            _move_address(hands, balancer)
+        case deeds.AddTwin(balancer, is_shared):
+            _add_twin(hands, balancer, is_shared=is_shared)
+        case _:
+            raise ValueError(f"{deed}: not possible in the modelled OpenStack")
+
+
 def _share(hands: _Hands, balancer: str, port: int) -> None:
     """A listener with its pool, and a pool that no listener uses yet."""
     record = hands.state.get("loadbalancers", balancer)
@@ -213,12 +253,69 @@ def _disown(hands: _Hands, balancer: str) -> None:
     record = hands.state.get("loadbalancers", balancer)
     if record is None:
         return
-    owners = {tag for tag in record["tags"] if tag.startswith(OWNER)}
+    owners = {tag for tag in record["tags"] if tag.startswith(SERVICE)}
     for kind in ("loadbalancers", "listeners", "pools", "floatingips", "security-groups"):
         for one in hands.state.table(kind).values():
             if one["id"] == balancer or owners & {*one["tags"]}:
                 kept = [tag for tag in one["tags"] if not tag.startswith(OURS)]
                 hands.state = hands.state.change(kind, one["id"], {"tags": kept})
+
+
+def _add_address(hands: _Hands, deed: deeds.AddAddress) -> None:
+    record = hands.state.get("loadbalancers", deed.balancer)
+    if not hands.site.public or (deed.balancer and record is None):
+        return
+    if record is not None:
+        for one in hands.on_port(record["vip_port_id"]):
+            hands.change_address(one, None)
+    shown = description_of(deed.namespace, deed.service, hands.site.cluster_name)
+    fields = {
+        "floating_network_id": hands.site.public,
+        "port_id": record["vip_port_id"] if record is not None else None,
+        "description": "of others" if deed.looks is deeds.Looks.UNKNOWN else shown,
+    }
+    made = hands.send(Service.NETWORK, "POST", "/v2.0/floatingips", {"floatingip": fields})
+    tags = {
+        deeds.Looks.UNKNOWN: (),
+        deeds.Looks.MARKED: tags_of(THEIRS),
+        deeds.Looks.RESERVED: (for_tag(THEIRS.cluster, deed.namespace, deed.service),),
+        deeds.Looks.KEPT: (KEPT,),
+    }
+    kind = FREE if record is None else PLACED
+    hands.tag_address(made["floatingip"]["id"], (*tags[deed.looks], kind))
+
+
+def _move_address(hands: _Hands, balancer: str) -> None:
+    """To the first server that has none."""
+    record = hands.state.get("loadbalancers", balancer)
+    found = hands.on_port(record["vip_port_id"]) if record is not None else []
+    servers = hands.state.table("servers")
+    ports = (
+        one["id"]
+        for one in hands.state.table("ports").values()
+        if one["device_id"] in servers and not hands.on_port(one["id"])
+    )
+    port = next(ports, "")
+    if port and found:
+        hands.tag_address(found[0]["id"], (*found[0]["tags"], MOVED))
+        hands.change_address(found[0], port)
+
+
+def _add_twin(hands: _Hands, balancer: str, *, is_shared: bool) -> None:
+    """With a tag of the Service's own Go name, beside that of the other cluster."""
+    record = hands.state.get("loadbalancers", balancer)
+    if record is None:
+        return
+    marks = [tag for tag in record["tags"] if tag.startswith(OWNED)]
+    fields = {
+        "name": FREE,
+        "vip_subnet_id": hands.site.subnet,
+        "tags": [*marks, FREE, *([STRANGER] if is_shared else [])],
+    }
+    if not is_shared:
+        fields["tags"] = [tag for tag in fields["tags"] if not tag.startswith(CREATED)]
+    body = {"loadbalancer": fields}
+    hands.send(Service.LOAD_BALANCER, "POST", "/v2.0/lbaas/loadbalancers", body)
 
 
 def _at_once(hands: _Hands, balancer: str) -> None:

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS
 from pileus.cloud.balancer import Owner, Transport
 from pileus.cloud.model import Address, AddressType, InstanceState
+from pileus.providers.openstack.annotations import PORT_ID
 from pileus.providers.openstack.config import OpenStackConfig
 from pileus_lab.openstack.by_identity import by_identity
 from pileus_lab.openstack.handle import settled
 from pileus_lab.openstack.state import Record, State, Table
-from pileus_lab.simulation.clouds.openstack_deeds import STRANGER
+from pileus_lab.simulation.clouds.openstack_deeds import FREE, MOVED, PLACED, STRANGER
 from pileus_lab.simulation.clouds.truth import (
     Balancer,
     Machine,
@@ -40,8 +41,10 @@ GROUP, UID_LENGTH = "lb-sg-", 36
 """Names of security groups of Services begin so, and go on with the UID."""
 DELETED = "PENDING_DELETE"
 MACHINES = ("servers", "ports", "floatingips")
-STRANGE = ("listeners", "pools", "members")
-BALANCERS = ("loadbalancers", *STRANGE, "healthmonitors", "floatingips", "security-groups")
+SERVED = ("loadbalancers", "listeners", "pools", "members")
+BALANCERS = (*SERVED, "healthmonitors", "floatingips", "security-groups")
+STRANGE = (*SERVED, "floatingips", "ports")
+REQUESTABLE = ("floatingips", "ports")
 ROUTES = ("servers", "ports", "routers")
 VOLUMES = ("volumes", "attachments")
 """Tables from which each part of the truth is made."""
@@ -79,6 +82,7 @@ class TruthOf:
             routes=self._part(state, ROUTES, lambda: _routes(state, self._config.route.router_id)),
             volumes=self._part(state, VOLUMES, lambda: _volumes(state)),
             strange_parts=self._part(state, STRANGE, lambda: _strange_parts(state)),
+            requestable=self._part(state, REQUESTABLE, lambda: _requestable(state)),
         )
 
     def _part(self, state: State, sources: tuple[str, ...], make: Callable[[], T]) -> T:
@@ -124,7 +128,7 @@ class TruthOf:
         present = [
             one
             for one in state.table("loadbalancers").values()
-            if one["provisioning_status"] != DELETED
+            if one["provisioning_status"] != DELETED and FREE not in one["tags"]
         ]
         known: dict[str, tuple[tuple[Record, ...], Sequence[Balancer]]] = {}
         for one in sorted(present, key=lambda one: (one["created_at"], one["id"])):
@@ -147,7 +151,10 @@ class TruthOf:
                     owners.add(owner)
         self._owned = known
         # What is beside them, of an owner that has none, counts as the remains of the last one.
-        beside = [*floating.values(), *free, *state.table("security-groups").values()]
+        beside = [
+            *(one for one in (*floating.values(), *free) if not _is_strange(one)),
+            *state.table("security-groups").values(),
+        ]
         left: dict[Owner | str, tuple[Record, ...]] = {}
         for one in beside:
             owner = owner_of(one) or self._named(one)
@@ -292,12 +299,41 @@ def _ports(state: State, listener: Record) -> Iterator[Port]:
 
 
 def _strange_parts(state: State) -> Mapping[str, object]:
-    """Returns the listeners and pools of another cluster on load balancers of this one."""
+    """Returns what others have on load balancers of ours, or that looks like ours."""
     listeners = [one for one in state.table("listeners").values() if STRANGER in one["tags"]]
     pools = [one for one in state.table("pools").values() if one["name"] == "stranger"]
+    twins = (one["id"] for one in state.table("loadbalancers").values() if FREE in one["tags"])
+    addresses = (one for one in state.table("floatingips").values() if _is_strange(one))
+    ports = (one for one in state.table("ports").values() if one["name"] == FREE)
     return {
+        **{one["id"]: _frozen([one]) for one in ports},
+        **{one["id"]: _frozen([_of_others(one)]) for one in addresses},
+        **dict.fromkeys(twins, "exists"),
         **{one["id"]: _frozen([one]) for one in listeners},
         **{one["id"]: _frozen([one, *_members(state, one)]) for one in pools},
+    }
+
+
+def _is_strange(address: Record) -> bool:
+    return not {FREE, PLACED, MOVED}.isdisjoint(address["tags"])
+
+
+@by_identity
+def _of_others(address: Record) -> Record:
+    """Returns what no manager may change: one in the place of ours may be detached."""
+    if MOVED in address["tags"]:
+        return {"id": address["id"], "port_id": address["port_id"]}
+    if PLACED in address["tags"]:
+        return {key: address[key] for key in ("id", "tags", "description")}
+    return address
+
+
+def _requestable(state: State) -> Mapping[str, tuple[str, str]]:
+    addresses = [one for one in state.table("floatingips").values() if FREE in one["tags"]]
+    ports = [one["id"] for one in state.table("ports").values() if one["name"] == FREE]
+    return {
+        **{one["id"]: ("", one["floating_ip_address"]) for one in addresses},
+        **{one: (PORT_ID.name, one) for one in ports},
     }
 
 

@@ -149,3 +149,6 @@ class Truth:
     volumes: Mapping[str, Volume] = field(default_factory=dict[str, Volume])
     strange_parts: Mapping[str, object] = field(default_factory=dict[str, object])
     """By ID: what others added to balancers of ours, as frozen values."""
+    requestable: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """By ID: what of others a Service can ask for, by which annotation and value. Without an
+    annotation it is an address, for `spec.loadBalancerIP`."""

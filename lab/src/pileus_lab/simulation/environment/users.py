@@ -6,14 +6,19 @@ from pileus.cloud.balancer import Owner
 from pileus.cloud.model import InstanceState
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus_lab.simulation.clouds.deeds import (
+    AddAddress,
     AddBalancer,
     AddMachine,
+    AddNetworkPort,
     AddPort,
     AddRoute,
+    AddTwin,
     CloudDeed,
     DeleteBalancer,
     DeleteMachine,
     DeleteRoute,
+    Looks,
+    MoveAddress,
     RemoveMember,
     ShareBalancer,
     StartMachine,
@@ -42,8 +47,8 @@ TEXTS = (
     f"{EVIL} " * 300,
 )
 """What hostile users write: texts that look like a printed command, or control a terminal."""
-SCRIBBLE = "text-"
-"""How the names of their Services begin."""
+SPY, SCRIBBLE = "spy-", "text-"
+"""How the names of their Services begin, and of those with such texts."""
 GUEST = "guest-"
 """How the names of Services begin that use the balancers of others of their namespace."""
 AFFINITY = {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
@@ -228,6 +233,9 @@ class People:
             DeedKind.STRANGER_TENANT: self._name_of_others,
             DeedKind.STRANGER_ADDRESS: self._request_of_others,
             DeedKind.STRANGER_TEXT: self._write_texts,
+            DeedKind.STRANGER_ASKS: self._ask_for_others,
+            DeedKind.STRANGER_MOVES_ADDRESS: self._take_address,
+            DeedKind.STRANGER_TWIN: self._add_twin,
             DeedKind.NEIGHBOUR_SHARES: self._share_with_neighbour,
             DeedKind.NEIGHBOURS_LEAVE: self._neighbours_leave,
         }
@@ -411,18 +419,54 @@ class People:
         else:
             self._meddle(AddPort(balancer.id, 8000 + deed.choice % 90, 31000))
 
-    def _share(self, deed: Deed) -> None:
-        """Not while it is being deleted: no manager could notice in time."""
+    def _used(self, deed: Deed) -> tuple[Balancer, Obj] | None:
+        """Returns one of our balancers, and its Service.
+
+        Not while it is being deleted: no manager could notice in time.
+        """
         balancer = self._ours(deed)
         uid = balancer.owner.uid if balancer is not None and balancer.owner else ""
-        services = (one for one in self._cluster.services() if text(one, "metadata", "uid") == uid)
-        is_used = any(
-            text(one, "spec", "type") == "LoadBalancer"
-            and not text(one, "metadata", "deletionTimestamp")
-            for one in services
-        )
-        if balancer is not None and is_used and self._account.cloud.shares_by:
-            self._meddle(ShareBalancer(balancer.id, 9000 + deed.choice % 90))
+        for one in self._cluster.services():
+            is_leaving = text(one, "metadata", "deletionTimestamp")
+            is_served = text(one, "spec", "type") == "LoadBalancer" and not is_leaving
+            if balancer is not None and _uid(one) == uid and is_served:
+                return balancer, one
+        return None
+
+    def _share(self, deed: Deed) -> None:
+        found = self._used(deed)
+        if found is not None and self._account.cloud.shares_by:
+            self._meddle(ShareBalancer(found[0].id, 9000 + deed.choice % 90))
+
+    def _take_address(self, deed: Deed) -> None:
+        found = self._used(deed)
+        if found is None:
+            return
+        balancer, service = found
+        looks = (None, Looks.UNKNOWN, Looks.MARKED, Looks.KEPT)[deed.choice // 7 % 4]
+        if looks is None:
+            self._meddle(MoveAddress(balancer.id))
+        else:
+            self._meddle(_address(looks, service, balancer.id))
+
+    def _add_twin(self, deed: Deed) -> None:
+        found = self._used(deed)
+        if found is not None:
+            self._meddle(AddTwin(found[0].id, is_shared=deed.choice // 7 % 2 > 0))
+
+    def _ask_for_others(self, deed: Deed) -> None:
+        """The user knows an address that is free and not hers, or the ID of a port."""
+        named: Obj = {"metadata": {"namespace": HOSTILE, "name": f"{SPY}{self._named + 1}"}}
+        before = self._account.truth().requestable
+        looks = (None, Looks.UNKNOWN, Looks.MARKED, Looks.RESERVED)[deed.choice // 7 % 4]
+        self._meddle(AddNetworkPort() if looks is None else _address(looks, named))
+        after = self._account.truth().requestable
+        ports: Obj = {"ports": _ports(deed.choice)}
+        for annotation, given in (one for id_, one in after.items() if id_ not in before):
+            if annotation:
+                self._spy(ports, {annotation: given})
+            else:
+                self._spy({**ports, "loadBalancerIP": given}, {})
 
     def _name_of_others(self, deed: Deed) -> None:
         """The user knows the ID and the ports, and perhaps asks for the members only."""
@@ -488,7 +532,7 @@ class People:
         ]
         return sorted(found, key=lambda one: one.id)
 
-    def _spy(self, spec: Obj, annotations: Mapping[str, str], name: str = "spy-") -> None:
+    def _spy(self, spec: Obj, annotations: Mapping[str, str], name: str = SPY) -> None:
         self._named += 1
         self._cluster.act(WHO, "POST", NAMESPACES, {"metadata": {"name": HOSTILE}})
         service = {
@@ -583,6 +627,11 @@ class People:
 
     def _patch(self, service: Obj, body: Obj) -> None:
         self._cluster.act(WHO, "PATCH", service_path(service), body, MERGE)
+
+
+def _address(looks: Looks, service: Obj, balancer: str = "") -> AddAddress:
+    namespace, name = text(service, "metadata", "namespace"), text(service, "metadata", "name")
+    return AddAddress(looks=looks, namespace=namespace, service=name, balancer=balancer)
 
 
 def _ports(choice: int) -> list[Obj]:

@@ -392,7 +392,7 @@ class Facts:
         """Whether it requests something that the cloud cannot provide, or that is not its own."""
         if is_beyond(self.abilities, service) or named_of_others(self.account, service):
             return True
-        if address_of_others(self.account, service):
+        if address_of_others(self.account, service) or asked_of_others(self.account, service):
             return True
         if self._admits_no_client(service) or self._is_name_in_doubt(service):
             return True
@@ -472,6 +472,8 @@ def named_of_others(account: Account, service: Obj) -> str:
 def address_of_others(account: Account, service: Obj) -> str:
     """Returns the address that its user requests although others have it; "": none."""
     wanted = text(service, "spec", "loadBalancerIP") if is_hostile(service) else ""
+    if not wanted:
+        return ""
     uid = text(service, "metadata", "uid")
     others = (
         one
@@ -481,6 +483,15 @@ def address_of_others(account: Account, service: Obj) -> str:
     is_held = any(wanted in one.addresses for one in others)
     is_text = EVIL in wanted
     return wanted if is_held or is_text or not account.cloud.gives_free_addresses else ""
+
+
+def asked_of_others(account: Account, service: Obj) -> str:
+    """Returns the address or port of others that its user asks for; "": none."""
+    if not is_hostile(service):
+        return ""
+    asked = {*words(service, "metadata", "annotations").items()}
+    asked.add(("", text(service, "spec", "loadBalancerIP")))
+    return next((one[1] for one in account.truth().requestable.values() if one in asked), "")
 
 
 def is_approved(node: Obj | None) -> bool:

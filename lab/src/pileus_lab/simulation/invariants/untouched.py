@@ -20,6 +20,7 @@ from pileus_lab.simulation.invariants.facts import (
     Facts,
     about,
     address_of_others,
+    asked_of_others,
     ingress_of,
     name_of,
     named_of_others,
@@ -353,7 +354,7 @@ def events_are_about_those_they_name(facts: Facts) -> Iterator[str]:
 
 
 def users_reach_no_balancer_of_others(facts: Facts) -> Iterator[str]:
-    """A Service that names one, or requests its address, gets nothing and learns nothing of others.
+    """A Service that names one, or asks for an address or port of others, gets and learns nothing.
 
     An address can be refused by the cloud alone, after the finalizer is there.
     """
@@ -361,8 +362,8 @@ def users_reach_no_balancer_of_others(facts: Facts) -> Iterator[str]:
         return
     for service in facts.cluster.objects("services"):
         named = named_of_others(facts.account, service)
-        address = address_of_others(facts.account, service)
-        if not ((named or address) and facts.wants_balancer(service)):
+        asked = address_of_others(facts.account, service) or asked_of_others(facts.account, service)
+        if not ((named or asked) and facts.wants_balancer(service)):
             continue
         uid = text(service, "metadata", "uid")
         if facts.balancer_of(uid) is not None:
@@ -370,7 +371,7 @@ def users_reach_no_balancer_of_others(facts: Facts) -> Iterator[str]:
         if (named and has_finalizer(service)) or ingress_of(service):
             yield about(service, " has the finalizer, or publishes an address")
         known = set(re.findall(r"[\w.:-]+[\w-]", "\n".join(_messages_about(facts, service))))
-        for secret in sorted(known & (_secrets_of(facts) - {named, address, uid})):
+        for secret in sorted(known & (_secrets_of(facts) - {named, asked, uid})):
             yield about(service, f" has a message with {secret}, which belongs to others")
 
 
