@@ -125,4 +125,11 @@ VOLUME_REGRESSIONS = (
         "the scheduler (of the simulation) gave a node more volumes than its machine can have",
         edition=2,
     ),
+    Found(
+        "volume-writers",
+        97,
+        "a pod of a deleted claim started again (by the simulation) on an overloaded machine, and "
+        "kept the volume, which the judge took for a leak",
+        edition=3,
+    ),
 )
