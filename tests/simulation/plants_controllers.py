@@ -171,7 +171,7 @@ def created_twice() -> Iterable[Patch]:
 def the_same_address() -> Iterable[Patch]:
     """The cloud gives an address that another balancer has."""
     yield model, "give", lambda pool, start, is_free: "198.51.100.7"
-    yield model, "_check_free", lambda state, balancer, address: None
+    yield model, "_check_free", lambda state, balancer, address, settings: None
 
 
 def stale_conditions() -> Iterable[Patch]:

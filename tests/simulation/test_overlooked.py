@@ -1,12 +1,9 @@
 """A list that is empty for a moment leaves no part of a load balancer behind."""
 
-from dataclasses import replace
-
 import pytest
 from pileus_provider_network.simulated import SimulatedNetwork
 
-from pileus.cloud.balancer import Change
-from pileus.controllers.service.observation import BalancerOperations, Observed
+from pileus.controllers.service import plan
 from pileus_lab.simulation.clouds.interface import MakeCloud
 from pileus_lab.simulation.clouds.local import SimulatedLocal
 from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
@@ -29,15 +26,7 @@ def test_nothing_is_left_when_one_list_is_empty(cloud: MakeCloud) -> None:
 def test_a_finalizer_that_goes_without_a_check_after_the_deletion_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sound = BalancerOperations.apply
-
-    async def apply(
-        self: BalancerOperations, observed: Observed, changes: tuple[Change, ...]
-    ) -> tuple[tuple[Change, ...], Observed]:
-        done, after = await sound(self, observed, changes)
-        return done, replace(after, is_full=True)
-
-    monkeypatch.setattr(BalancerOperations, "apply", apply)
+    monkeypatch.setattr(plan, "_until_last_check", lambda _seen, _observed: 0.0)
     with pytest.raises(AssertionError, match="the_finalizer_goes_when_nothing_is_left"):
         assert_everything_holds(
             SimulatedNetwork, seeds=[GROUP_OVERLOOKED, *range(1, 21)], scenario="overlooked"
