@@ -39,4 +39,4 @@ def test_after_a_restart_unchanged_services_are_not_ensured_and_new_nodes_are_an
         clean.kubectl("delete", "service", "two", "--timeout=60s")
 
     made = [*(f"ensure {name}" for name in NAMES), *(f"update {name}" for name in NAMES)]
-    assert calls(lab) == sorted([*made, "get two", "delete two"])
+    assert calls(lab) == sorted([*made, "get two", "delete two", "get two"])

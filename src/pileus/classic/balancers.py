@@ -11,8 +11,8 @@
 As in Go, the provider is not asked before an ensure. A Service that has not changed since it was
 last passed to the provider, also by an earlier process (`classic.service_records`), costs no call.
 A full check costs one `get_load_balancer`, so that a load balancer deleted out of band is noticed;
-Go does not check. A deletion is checked as well, after `CONFIRMED_AFTER` seconds: providers look
-the load balancer up before they delete it, and report success if that one answer shows none.
+Go does not check. A deletion is checked as well: providers look the load balancer up before they
+delete it, and report success if that one answer shows none.
 """
 
 import asyncio
@@ -106,9 +106,6 @@ class Forget:
 
 
 ClassicChange = Ensure | Update | Delete | Forget
-CONFIRMED_AFTER = 3.0
-"""Seconds after a deletion for which an answer that shows no load balancer proves nothing: the one
-by which the provider deleted it may have been wrong in the same way."""
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
 
@@ -170,7 +167,7 @@ class ClassicBalancers:
         if not _removal(wish.owner, seen, ""):
             self.memory.forget(wish.owner, former or Former(service=service))
             self.notes.forget(service)
-        return _confirming(seen, former.deleted) if former and former.deleted is not None else seen
+        return seen
 
     def _noted(self, service: Service) -> Remembered | None:
         """Returns what an earlier process knew: its note, and the status that it published."""
@@ -288,9 +285,7 @@ class ClassicBalancers:
             return self._forgotten(change.owner, former)
         except Exception as error:
             raise balancer_error(error) from error
-        now = asyncio.get_running_loop().time()
-        gone = self._forgotten(change.owner, Former(service=seen.service, deleted=now))
-        return _confirming(gone, now)
+        return self._forgotten(change.owner, Former(service=seen.service))
 
     async def _forget(self, change: Forget, seen: ClassicSeen) -> ClassicSeen:
         await self._unnote(seen)
@@ -345,17 +340,6 @@ class ClassicBalancers:
 def _nothing_of(service: Service) -> ClassicSeen:
     """For a Service whose load balancer this process has deleted, or found deleted."""
     return ClassicSeen(service=service, remembered=None, exists=False)
-
-
-def _confirming(seen: ClassicSeen, deleted: float) -> ClassicSeen:
-    """Returns a load balancer that is being deleted, until an answer without it proves its end."""
-    left = deleted + CONFIRMED_AFTER - asyncio.get_running_loop().time()
-    if left <= 0:
-        return seen
-    balancer = Balancer(
-        id=seen.service.metadata.uid, state=BalancerState.PENDING, check_again_in=left
-    )
-    return replace(seen, balancer=balancer)
 
 
 def _plan(wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:

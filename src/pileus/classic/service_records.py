@@ -112,8 +112,6 @@ class Former:
 
     service: Service
     """As last known: with it the provider can be asked again."""
-    deleted: float | None = None
-    """When the provider reported its deletion, by the event loop; None: it was not found."""
     is_elsewhere: bool = False
     """Another controller implements it: there is nothing to ask for."""
 
